@@ -342,7 +342,7 @@ def test_a_recording_goes_on_when_an_exec_fails(recording: Recording) -> None:
 
 
 def test_what_is_done_during_an_exec_that_fails_is_recorded(recording: Recording) -> None:
-    recording.run("work_while_exec_fails")  # which fails if a thread waits for the exec
+    recording.run("work_while_exec_fails")
     assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS, 3: BLOCKS}
 
 

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from heapfit.trace.native import DELETE, FAILED, FREE, Event, Problems, Reader, Thread
+import numpy as np
+from heapfit.trace.native import DELETE, FAILED, FREE, Problems, Reader, Thread
 
 _BATCH = 1 << 14
+_COLUMNS = ("kind", "address", "old", "size", "usable", "site")
 _DAMAGE = ("cut_short", "damaged_bytes", "damaged_blocks", "unknown_blocks", "missing_blocks")
+
+
+class Event(NamedTuple):
+    """Of an event those columns."""
+
+    kind: int
+    address: int  # 0: failed
+    old: int
+    size: int
+    usable: int
+    site: int
 
 
 @dataclass
@@ -18,7 +32,7 @@ class Trace:
     info: dict[str, Any] = field(default_factory=dict)
     end: dict[str, Any] | None = None
     threads: list[Thread] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)  # those that failed without an address
+    events: list[Event] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
     sites: list[tuple[int, int]] = field(default_factory=list)  # caller and address, by number
     problems: Problems = field(default_factory=Problems)
@@ -44,7 +58,5 @@ def read_trace(path: Path) -> Trace:
 
 def _events(reader: Reader) -> Iterator[Event]:
     for batch in reader.events(_BATCH):
-        columns = {name: column.tolist() for name, column in batch.items() if name != "thread"}
-        for row in zip(*columns.values(), strict=True):
-            event = Event(**dict(zip(columns, row, strict=True)))
-            yield replace(event, kind=event.kind & ~FAILED)
+        batch["kind"] = batch["kind"] & ~np.uint8(FAILED)
+        yield from starmap(Event, zip(*(batch[name].tolist() for name in _COLUMNS), strict=True))
