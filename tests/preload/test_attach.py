@@ -140,7 +140,7 @@ def _wait(is_so: Callable[[], bool]) -> None:
 def record_for(pid: int, file: Path, seconds: float, options: str = "sites:8") -> float:
     """Record the process for some time; return for how many milliseconds it stood still."""
     done = attacher(pid, file, options)
-    while "at no moment at which it can be attached to; try again" in done.stderr:
+    while "at no moment at which it can be attached to" in done.stderr:
         done = attacher(pid, file, options)
     assert (done.returncode, done.stderr) == (0, "")
     time.sleep(seconds)
