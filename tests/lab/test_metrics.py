@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import PYTHON, Looks, study_of, system_allocator, wait_until_gone, workload
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
     Metric,
@@ -33,11 +33,10 @@ from heapfit.trial import (
     unavailable_metrics,
 )
 from heapfit.trial.perf import PerfSource
-from heapfit.trial.resources import Memory, ProportionalMemory, Rollup
+from heapfit.trial.resources import Memory, ProportionalMemory
 from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
 from heapfit.trial.source import Source
 from heapfit.trial.system_calls import StracedCalls, TracedCalls
-from heapfit.trial.tree import ProcessTree
 
 pytestmark = pytest.mark.full
 
@@ -143,27 +142,6 @@ def test_every_optional_metric_is_available_or_says_why_not() -> None:
             assert find_metric(name).name == name
 
 
-def test_an_unknown_metric_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="munmap_calls"):
-        find_metric("munmap_call")
-
-
-def test_a_source_that_this_machine_lacks_is_never_replaced_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a second machine, whose figures are not to be mixed with the first one's."""
-    strace = StracedCalls.metrics[0]
-    monkeypatch.setitem(metrics._reasons, StracedCalls, "no strace here")
-    with pytest.raises(HeapfitError, match=r"mmap_calls cannot be measured.*no strace here"):
-        run_with(workload("true"), tmp_path, [strace])
-
-
-def test_a_study_that_measured_in_another_way_is_refused(tmp_path: Path) -> None:
-    other = StracedCalls.metrics[0].model_copy(update={"source": "counted by hand"})
-    with pytest.raises(HeapfitError, match=r"another way \(counted by hand\)"):
-        run_with(workload("true"), tmp_path, [other])
-
-
 # ----------------------------------------------------------- proportional memory
 
 
@@ -199,13 +177,6 @@ def test_memory_shared_by_processes_counts_once_in_the_proportional_size(
     assert figures["peak_rss_bytes"] > 4 * 48 * MIB
 
 
-def test_a_borrowed_address_space_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {1: Rollup(100, 90), 2: Rollup(100, 90), 3: Rollup(100, 45)}
-    monkeypatch.setattr("heapfit.trial.resources.read_rollup", sizes.get)
-    monkeypatch.setattr(ProcessTree, "processes", lambda _: [(0, 1), (1, 2), (1, 3)])
-    assert ProportionalMemory()._size(ProcessTree(os.getpid())) == 90 + 45
-
-
 # -------------------------------------------------------------------- system calls
 
 
@@ -218,15 +189,6 @@ def test_strace_counts_the_calls_of_the_whole_tree(tmp_path: Path, caller: Path)
     assert many["munmap_calls"] - few["munmap_calls"] == 300
     assert twice["munmap_calls"] == 2 * many["munmap_calls"]
     assert many["madvise_calls"] == 0
-
-
-def test_a_warmup_has_no_further_runs(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    work = workload("sh", "-c", f"echo ran >> {log}")
-    run_with(work, tmp_path, StracedCalls.metrics, warmup=True)
-    assert log.read_text() == "ran\n"
-    run_with(work, tmp_path, StracedCalls.metrics)
-    assert log.read_text() == "ran\n" * 3
 
 
 def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) -> None:

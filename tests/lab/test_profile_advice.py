@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from heapfit.profile.advice import Advice
 from heapfit.profile.answers import advice, content
-from heapfit.profile.model import Amount, Flow, Growth, Profile, Quantiles, Sites, SizePart
+from heapfit.profile.model import Amount, Flow, Profile, Quantiles, Sites, SizePart
 from profile_data import (
     KIB,
     MIB,
@@ -83,16 +83,6 @@ def test_memory_that_stays_after_the_peak_is_a_matter_of_decay() -> None:
     assert found.feature == "decay_ms"
     assert "At the end 210 MiB were resident for 20 MiB live" in found.sentence
     assert "`decay_ms` (500 by default)" in found.sentence
-
-
-def test_much_more_resident_than_live_at_the_peak_asks_for_a_replay() -> None:
-    steady = {"peak": Amount(objects=1000, bytes=100 * MIB), "end": Amount(bytes=100 * MIB)}
-    live = [100 * MIB] * 100
-    found = for_recording("memory", course=course(live, [151 * MIB] * 100), **steady)
-    assert found.feature == "another allocator"
-    assert "151 MiB were resident, 51 MiB beyond" in found.sentence
-    assert "heapfit replay x.hft" in found.sentence
-    assert for_recording("memory", course=course(live, [149 * MIB] * 100), **steady).act is False
 
 
 def test_a_large_dense_heap_has_huge_pages_by_itself() -> None:
@@ -216,12 +206,6 @@ def test_bursts_whose_objects_die_together_fit_a_context() -> None:
     assert "all but 7.2" in found.sentence
 
 
-def test_a_context_saves_nothing_where_allocation_takes_no_time() -> None:
-    found = in_bursts(per_second=10_000.0)
-    assert not found.act
-    assert "less than 1 % of a core" in found.sentence
-
-
 # -------------------------------------------------------------------------- threads
 
 
@@ -288,13 +272,6 @@ def test_very_large_blocks_move_without_a_copy() -> None:
     assert moved(200, huge=0.6, recordings=[under]).act is False
     elsewhere = recording(arch="aarch64")
     assert moved(200, huge=0.6, recordings=[elsewhere]).feature != "realloc by mremap"
-
-
-def test_growth_in_small_steps_is_the_programs_to_mend() -> None:
-    steps = [Growth(ratio=1.1, calls=400), Growth(ratio=None, calls=100)]
-    found = moved(200, reallocs__growth=steps)
-    assert (found.feature, found.act, found.label) == (None, True, "the program")
-    assert "by a factor" in found.sentence
 
 
 # --------------------------------------------------------------------------- calloc

@@ -9,7 +9,6 @@ from pathlib import Path
 import profile_tables
 import pytest
 from heapfit import catalogue
-from heapfit.errors import HeapfitError
 from heapfit.profile import analyse, rounding
 from heapfit.records import InstalledAllocator
 from profile_tables import Block, Tables, complete, write
@@ -67,11 +66,6 @@ def test_glibc_keeps_eight_bytes_of_each_sixteen_for_itself() -> None:
 def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
     found = rounding.usable_sizes(built(tmp_path, DOUBLING + TELLS), [1, 17, 33, 1000])
     assert found == {1: 16, 17: 32, 33: 64, 1000: 1024}
-
-
-def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Path) -> None:
-    with pytest.raises(HeapfitError, match="no malloc_usable_size"):
-        rounding.usable_sizes(built(tmp_path, DOUBLING), [24])
 
 
 def test_waste_is_of_all_allocations_and_of_the_peak(tmp_path: Path) -> None:

@@ -31,12 +31,6 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert max(cell_len(line) for line in shown(profile, width).splitlines()) <= width
 
 
-def test_the_facts_and_what_is_worth_a_try_fit_on_the_first_screen() -> None:
-    first = "\n".join(shown(server()).splitlines()[:24])
-    for fact in ("640 MiB", "742 MiB", "12.7M", "1.27M/s", "Worth a try: decay_ms", "contexts"):
-        assert fact in first
-
-
 def test_a_terminal_without_unicode_can_show_it() -> None:
     text = shown(server(), encoding="ascii")
     assert "-> " in text

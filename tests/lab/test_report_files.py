@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -161,17 +160,6 @@ def test_what_is_recommended_runs_by_the_lines_that_are_shown(
         assert f"  {line}\n" in console.file.getvalue()
 
 
-def test_a_library_of_the_users_own_is_named_by_its_path() -> None:
-    mine = InstalledAllocator(
-        name="mine", title="mine", version="0", library="/opt/lib mine.so", environment={"A": "b"}
-    )
-    summary, findings = recommending(mine, ["./server", "{port}"])
-    assert deployment(summary.study, findings.advice) == [
-        "heapfit run --allocator 'mine=/opt/lib mine.so:env.A=b' -- CMD",
-        "A=b LD_PRELOAD='/opt/lib mine.so' CMD",
-    ]
-
-
 def test_markdown_tables_are_rectangular_whatever_the_names() -> None:
     hostile = "a|b`c\n| x | y |"
     study = make_study(
@@ -196,19 +184,6 @@ def test_what_earlier_versions_measured_is_read(name: str, tmp_path: Path) -> No
     report = json_report.read(write_all(tmp_path).with_name("report.json"))
     assert report.trials_done == trials.count(b"\n") == report.trials_planned
     assert report.advice is not None
-
-
-def test_what_a_later_version_measured_is_refused_in_a_line(
-    tmp_path: Path, run_heapfit: Heapfit
-) -> None:
-    study = make_study(cores=[1], replicates=2)
-    keep(tmp_path, study, make_trials(study))
-    path = tmp_path / "study.json"
-    path.write_text(re.sub(r'"schema_version":\s*1', '"schema_version": 2', path.read_text()))
-    answer = run_heapfit("report", tmp_path)
-    assert answer.returncode == 2
-    assert answer.stderr.startswith(f"heapfit: {path} is not a study that this version can read")
-    assert "Traceback" not in answer.stderr
 
 
 def test_a_report_that_cannot_be_written_says_what_to_do_and_keeps_the_old(tmp_path: Path) -> None:

@@ -173,23 +173,6 @@ def test_upper_case_compares_along_a_row_and_lower_case_down_a_column() -> None:
     assert [marks["twin", cores] for cores in "123"] == [("A", "b"), ("B", "b"), ("C", "b")]
 
 
-def test_differences_are_those_of_the_letters() -> None:
-    analysis = paper_table()
-    (letters_table,) = analysis.letters
-    marks = {(cell.row, cell.column): cell for cell in letters_table.cells}
-    for difference in analysis.differences:
-        if difference.factor == "allocator":
-            cores = difference.at["cores"]
-            first = marks[difference.first, cores].lower
-            second = marks[difference.second, cores].lower
-        else:
-            allocator = difference.at["allocator"]
-            first = marks[allocator, difference.first].upper
-            second = marks[allocator, difference.second].upper
-        assert bool(set(first) & set(second)) == (difference.p >= 0.05)
-    assert {difference.factor for difference in analysis.differences} == {"allocator", "cores"}
-
-
 def test_unequal_cells_have_wider_intervals_where_fewer_trials_are() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1, "c": 1}, 12, 0.02)
     kept = [t for t in trials if t.planned.allocator != "c" or t.planned.block < 3]
