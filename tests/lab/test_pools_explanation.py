@@ -232,19 +232,6 @@ def test_the_program_of_the_page_is_explained_as_the_page_says(
     assert by_caller["record"]["pool"] not in orders
 
 
-def test_the_page_shows_the_program_and_what_explain_prints_of_it(
-    run_heapfit: Heapfit, journal: Path
-) -> None:
-    page = (HERE.parents[1] / "docs" / "pools.md").read_text()
-    assert f"```c\n{JOURNAL.read_text()}```" in page
-    shown = page.partition("```text\n5 groups:")[2].partition("```")[0]
-    result = run_heapfit("pools", "explain", "--", journal, environment={"COLUMNS": "110"})
-    callers = r"← (\w+) \(journal.c:\d+\) *\n +(.*)"
-    assert re.findall(callers, shown) == [
-        (caller, reason.rstrip()) for caller, reason in re.findall(callers, result.stdout)
-    ]
-
-
 def test_an_explanation_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "explanation.json"
     path.write_text(RECORDED.read_text().replace("heapfit-pools/1", "heapfit-pools/2"))

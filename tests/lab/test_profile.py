@@ -13,7 +13,6 @@ from types import ModuleType
 import profile_tables
 import pytest
 from heapfit import interpreters
-from heapfit.errors import HeapfitError
 from heapfit.profile import analyse, bins, tally, trace
 from heapfit.profile.advice import memory
 from heapfit.profile.answers import content
@@ -68,19 +67,6 @@ def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     assert plain(totals.large_local) == profile_tables.each(
         BLOCKS, lambda b: b.size > 32768 and b.died_thread == b.born_thread
     )
-
-
-def test_points_of_the_distribution_count_what_is_no_larger(made: Made) -> None:
-    [program] = made(BLOCKS, threads=NAMES).sizes.programs
-    sizes = [block.size for block in BLOCKS]
-    assert program.largest == max(sizes)
-    assert [point.size for point in program.points][:9] == [8, 10, 12, 14, 16, 20, 24, 28, 32]
-    for point in program.points[:40]:
-        below = [size for size in sizes if size <= point.size]
-        assert point.objects == pytest.approx(len(below) / len(sizes))
-        assert point.bytes == pytest.approx(sum(below) / sum(sizes))
-    assert program.points[-1].objects == program.points[-1].bytes == 1
-    assert program.median == sorted(sizes)[len(sizes) // 2 - 1]
 
 
 # ----------------------------------------------------------------------- lifetimes
@@ -243,16 +229,6 @@ def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Ma
     assert content(made([Block(48, 0, S)], info=title)).command == "redis-server *:7631"
     command = {"arguments": ["cp", "a b", ""]}
     assert content(made([Block(48, 0, S)], info=command)).command == "cp 'a b' ''"
-
-
-@pytest.mark.parametrize(
-    ("limit", "said"), [(1, "only the innermost address is known"), (2, "have no call site")]
-)
-def test_chains_of_calls_that_were_too_many_are_told_of(made: Made, limit: int, said: str) -> None:
-    [recording] = made(BLOCKS[:5], threads=NAMES, problems={"sites_limit": limit}).recordings
-    [problem] = recording.problems
-    assert said in problem
-    assert "--sites" in problem
 
 
 # ----------------------------------------------------------------------- call sites
@@ -446,14 +422,3 @@ def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0
-
-
-# ----------------------------------------------------------------------- bad input
-
-
-def test_a_damaged_table_is_named(tmp_path: Path) -> None:
-    folder = write(tmp_path / "trace", Tables(BLOCKS, threads=NAMES))
-    file = folder / "objects.parquet"
-    file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(HeapfitError, match="trace"):
-        analyse.count(folder)

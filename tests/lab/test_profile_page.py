@@ -8,16 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import plotly.graph_objects
 import pytest
 from browser import Browser, Page
 from heapfit.errors import HeapfitError
-from heapfit.profile import figures, figures_of_time, tables
+from heapfit.profile import tables
 from heapfit.profile.model import Profile
 from heapfit.profile.page import page, save_page
-from profile_data import busy_recording, calm, changed, recording, server, several
+from profile_data import busy_recording, calm, changed, recording, server
 
 pytestmark = pytest.mark.full
 
@@ -71,13 +69,6 @@ def test_the_page_begins_with_the_facts() -> None:
     assert "/usr/sbin/server --port 7000 --workers 4" in head
 
 
-def test_what_is_to_be_done_stands_at_the_top_and_else_that_nothing_is() -> None:
-    text = text_of(server()).partition("What this recording lacks")[0]
-    for feature in ("decay_ms", "contexts", "pools", "zeroed_reserve", "the program"):
-        assert feature in text
-    assert "Nothing in this profile asks for an option" in text_of(calm())
-
-
 def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
     chains = [
         ["xmalloc", "node_new"],
@@ -105,37 +96,6 @@ def test_estimates_of_a_sample_carry_their_error() -> None:
 def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     with pytest.raises(HeapfitError, match=r"cannot write .*no such file or directory"):
         save_page(calm(), tmp_path / "missing" / "profile.html")
-
-
-# -------------------------------------------------------------------------- figures
-
-
-def drawings(profile: Profile) -> list[dict[str, Any]]:
-    made = [
-        draw(profile)
-        for draw in (
-            figures.sizes,
-            figures.lifetimes,
-            figures.threads,
-            figures.peak,
-            figures.rounding,
-            figures.end,
-        )
-    ]
-    over_time = [
-        draw(profile, number)
-        for number in range(len(profile.recordings))
-        for draw in (figures_of_time.memory, figures_of_time.rate)
-    ]
-    return [each.figure for each in [*made, *over_time] if each]
-
-
-@pytest.mark.parametrize("make", [calm, server, several])
-def test_plotly_accepts_every_property_of_every_figure(make: Any) -> None:
-    made = drawings(make())
-    assert made
-    for figure in made:
-        plotly.graph_objects.Figure(figure)
 
 
 # -------------------------------------------------------------------------- browser

@@ -207,19 +207,6 @@ def test_what_calls_cost_and_what_the_replayer_takes_are_told_apart(
     assert told["waited_s"] == 0  # for whom?
 
 
-def test_at_the_real_speed_it_takes_as_long_as_the_recording(built: Path, tmp_path: Path) -> None:
-    events = [
-        Event(0, 0, MALLOC, 64, 0, 8),
-        Event(200_000_000, 1, FREE, 64),
-        Event(400_000_000, 0, MALLOC, 64, 0, 8),
-    ]
-    plan = make_plan(built, events, tmp_path / "plan")
-    told = figures(play(built / "heapfit-replay", plan, "--speed", "real"))
-    # A time is kept to a microsecond, and to sleep is not to work.
-    assert told["replay_s"] >= 0.3999
-    assert told["allocator_s"] < told["replay_s"] / 2
-
-
 # ------------------------------------------------------------------------------------ bad input
 
 

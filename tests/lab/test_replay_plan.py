@@ -89,18 +89,6 @@ def played(plan: PlanFile) -> list[tuple[int, Op]]:
     return done
 
 
-# ------------------------------------------------------------------------------------ small ones
-
-
-def test_what_another_thread_frees_does_not_make_this_one_wait(plan_of: Planner) -> None:
-    """A new block gets no slot that another thread has just emptied."""
-    plan = plan_of(
-        [Event(1, 0, MALLOC, A, 0, 8), Event(2, 1, FREE, A), Event(3, 0, MALLOC, A, 0, 8)]
-    )
-    first, second = plan.calls(0)
-    assert first.slot != second.slot
-
-
 # ------------------------------------------------------------------------- what does not fit
 
 

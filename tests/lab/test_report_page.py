@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from browser import Browser, Page
 from heapfit.records import Study, Trial, TrialStatus
-from heapfit.report import figures, html_report
+from heapfit.report import html_report
 from heapfit.statistics import read, summarise
 from report_data import Faults, make_study, make_trials
 
@@ -114,16 +114,3 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
     assert page.evaluate("document.scripts.length") == 4  # data, library, page, unpacked library
     shown = page.evaluate("document.body.innerText")
     assert all(name in shown for name in HOSTILE)
-
-
-@pytest.mark.full
-def test_many_trials_are_thinned_in_figures_and_the_page_says_so(
-    browser: Browser, tmp_path: Path
-) -> None:
-    most = figures.MOST_POINTS
-    study = make_study(allocators=["glibc", "heapfit"], cores=[1], replicates=most + 50, warmups=0)
-    page = drawn(browser, written(tmp_path, study, make_trials(study)))
-    assert marks(page)["figure-1"] == 2 * most + 2
-    assert f"{most} of up to {most + 50} trials are drawn" in page.evaluate(
-        "document.body.innerText"
-    )

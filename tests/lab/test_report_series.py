@@ -9,7 +9,7 @@ from pathlib import Path
 import heapfit
 import pytest
 from browser import Browser
-from heapfit.records import FigureDefinition, Series, StudyDefinition, TrialStatus
+from heapfit.records import FigureDefinition, Series, StudyDefinition
 from heapfit.report import (
     SeriesReading,
     json_report,
@@ -130,13 +130,6 @@ def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
     changed = figure.model_copy(update={"definition": goal, "combined": combined})
     [line] = conclusions(summary.model_copy(update={"figures": [changed]}))
     assert f"(goal 1: {said})" in line
-
-
-def test_an_allocator_that_fails_is_named_and_has_no_mean(tmp_path: Path) -> None:
-    faults = Faults(status={"tcmalloc": (0, TrialStatus.FAILED, "killed by SIGSEGV")})
-    said = " ".join(printed(keep(tmp_path, faults=faults), 200).split())
-    assert "Time: no mean of tcmalloc, without a figure on first and second." in said
-    assert "! first: tcmalloc, 1 core: 6 of 6 trials failed: killed by SIGSEGV" in said
 
 
 def test_the_page_draws_every_figure_links_to_every_workload_and_is_quiet(

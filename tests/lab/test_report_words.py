@@ -186,13 +186,6 @@ def test_problems_are_gathered_by_cause_and_counted() -> None:
     assert problem.places.startswith("Trials ")
 
 
-def test_an_unfinished_study_is_called_so() -> None:
-    study = make_study(cores=[1], replicates=6)
-    assert remarks(summarise(read(study, make_trials(study)[:12]))) == [
-        "The study is not finished: 12 of 35 trials are done."
-    ]
-
-
 def test_drift_is_described_and_its_absence_too() -> None:
     study = make_study(replicates=30)
     steady, rising = make_trials(study), make_trials(study, drift=0.15)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from heapfit.records import FigureDefinition, PeerComparison, Study, Trial, TrialStatus
-from heapfit.statistics import compare_with_peers, read, summarise
+from heapfit.statistics import compare_with_peers
 from report_data import METRICS, RATE, make_study, make_trials
 
 NAMES = ["glibc", "heapfit", "jemalloc"]
@@ -76,19 +76,6 @@ def test_a_ratio_is_that_of_geometric_means_of_the_blocks_that_both_have() -> No
     ]
     ratio = compared((study, broken)).ratios["a"]["heapfit"]
     assert ratio == pytest.approx(3.0 / (1 * 2 * 1) ** (1 / 3))
-
-
-def test_a_ratio_is_that_of_the_workloads_own_verdict() -> None:
-    dice = random.Random(4)
-    study, trials = workload("a", {n: [dice.uniform(1, 2) for _ in range(6)] for n in NAMES})
-    figure = compared((study, trials))
-    peer = figure.best_peer["a"]
-    found = summarise(read(study, trials)).verdicts
-    pair = next(v for v in found if {v.first, v.second} == {"heapfit", peer})
-    verdict = pair if pair.first == "heapfit" else pair.turned()
-    assert figure.ratios["a"]["heapfit"] == pytest.approx(verdict.estimate)
-    combined = figure.combined["heapfit"]
-    assert (combined.worst_low, combined.worst_high) == pytest.approx((verdict.low, verdict.high))
 
 
 def test_what_another_machine_ran_of_a_block_is_set_against_nothing_of_the_first() -> None:

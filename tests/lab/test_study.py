@@ -91,13 +91,6 @@ def test_order_is_random_by_block_and_fixed_by_the_seed() -> None:
     assert len(set(orders(1))) == 6  # of twenty blocks, each of the six orders occurs
 
 
-def test_the_baseline_runs_first_even_without_warm_ups() -> None:
-    for warmups in (0, 1, 2):
-        study = study_of(workload("true"), THREE, baseline="b", warmups=warmups, replicates=3)
-        assert (study.plan[0].allocator, study.plan[0].warmup) == ("b", True)
-        assert len(study.plan) == (1 if warmups == 0 else 3 * warmups) + 9
-
-
 def test_within_a_setting_all_allocators_run_side_by_side() -> None:
     work = workload("echo", "{size}", "{mode}", parameters={"size": "1", "mode": "a"})
     factors = [

@@ -54,17 +54,6 @@ def test_a_block_holds_every_combination_of_all_levels_once() -> None:
     assert len(study.plan) == 4 * 12
 
 
-def test_the_baseline_opens_the_warm_ups_in_each_setting() -> None:
-    for warmups in (0, 1):
-        study = study_of(
-            printing(), TWO, baseline="other", factors=[THREADS, SIZE], warmups=warmups
-        )
-        first = study.plan[:6]
-        assert {each.allocator for each in first} == {"other"}
-        assert all(each.warmup for each in first)
-        assert {each.setting for each in first} == set(study.settings())
-
-
 # -------------------------------------------------------------------- the program
 
 
@@ -111,15 +100,6 @@ def seen_by(
     finished(study_of(work, [allocator], factors=factors), tmp_path / "out")
     seen: dict[str, str] = json.loads((tmp_path / "seen").read_text())
     return seen
-
-
-def test_a_level_of_the_environment_goes_before_all_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MODE", "of the lab")
-    allocator = system_allocator("glibc", MODE="of the allocator")
-    seen = seen_by(tmp_path, {"env.MODE": "fast"}, allocator, MODE="of the workload")
-    assert seen["MODE"] == "fast"
 
 
 def test_an_empty_level_leaves_a_variable_unset_whoever_sets_it(

@@ -82,16 +82,6 @@ def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     assert found_totals.unmatched_frees == 0
 
 
-def test_time_begins_at_the_start_of_a_part_of_time(
-    trace: Path, program: Program, tmp_path: Path
-) -> None:
-    start, end = 2_000_000, 3_000_000
-    cut(trace, tmp_path / "cut.hft", Part(from_ns=start, to_ns=end, live=False))
-    inside = [event for _, event in program.calls if start <= event.ns < end]
-    found = [event for _, event in calls(tmp_path / "cut.hft")]
-    assert found == [replace(event, ns=event.ns - start) for event in inside]
-
-
 def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:

@@ -151,27 +151,3 @@ def test_a_senseless_variant_is_refused_before_anything_runs(
     result = run_heapfit("study", "run", write(tmp_path, old, new), "--out", tmp_path / "out")
     assert_one_line(result, 2, said)
     assert not (tmp_path / "out").exists()
-
-
-SECOND = """
-[[experiments]]
-name = "preloaded"
-workload = "service.toml"
-[experiments.factors]
-allocator = ["glibc", "heapfit"]
-cores = [1]
-"""
-
-
-def test_a_part_that_compares_none_of_the_named_is_left_out_with_a_note(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    study = write(tmp_path)
-    study.write_text(study.read_text() + SECOND)
-    command = ["study", "run", study, "--out", tmp_path / "out", "--replicates", "1"]
-    result = run_heapfit(*command, "--allocators", "plain,tuned")
-    assert result.returncode == 0, result.stderr
-    assert "note: preloaded is left out: it compares none of the allocators" in result.stderr
-    assert not (tmp_path / "out" / "preloaded").exists()
-    asked_for = run_heapfit(*command, "--allocators", "plain,tuned", "--workloads", "preloaded")
-    assert_one_line(asked_for, 2, ["compares only glibc, heapfit, which --allocators does not"])

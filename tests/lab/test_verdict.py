@@ -129,25 +129,6 @@ def test_figures_that_never_vary_are_facts() -> None:
     assert (same.p, same.shown) == (1.0, False)
 
 
-def test_two_blocks_say_nothing_and_the_estimate_is_there_all_the_same() -> None:
-    found = between(measured({"a": [1.0, 1.1], "b": [2.0, 2.2]}), "a", "b")
-    assert (found.estimate, found.low, found.high, found.p) == (
-        pytest.approx(0.5),
-        None,
-        None,
-        None,
-    )
-    assert not found.shown
-
-
-def test_a_pair_is_compared_in_the_blocks_that_both_have() -> None:
-    a, b = scattered(1, 1.0, 0.05), scattered(2, 0.9, 0.05)
-    study, trials = measured({"a": a, "b": b})
-    found = between((study, trials[:5] + trials[8:]), "a", "b")
-    assert found.blocks == 5
-    assert found.p == pytest.approx(ttest_rel(np.log(a[:5]), np.log(b[:5])).pvalue)
-
-
 @pytest.mark.parametrize(
     ("metric", "gap", "trivial"),
     [

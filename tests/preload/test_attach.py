@@ -41,7 +41,6 @@ WAYS = (
     "churn 0",
     "forks",
     "loads",
-    "registers",
     "sleeps",
     "signals",
 )
