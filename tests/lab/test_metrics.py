@@ -9,12 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from engine_helpers import PYTHON, Looks, study_of, system_allocator, wait_until_gone, workload
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
     Metric,
@@ -26,24 +25,18 @@ from heapfit.records import (
     WorkloadServer,
 )
 from heapfit.trial import (
-    BUILTIN_METRIC_NAMES,
-    BUILTIN_METRICS,
     OPTIONAL_METRIC_NAMES,
     find_metric,
-    find_metrics,
     metrics,
     perf,
     run_trial,
     unavailable_metrics,
 )
-from heapfit.trial.launcher import Ended
-from heapfit.trial.observe import MIN_PERIOD_S, SAMPLING_SHARE
 from heapfit.trial.perf import PerfSource
-from heapfit.trial.resources import Averaging, Memory, ProportionalMemory, Rollup, parse_rollup
-from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb, read_totals
-from heapfit.trial.source import Source, SourceFailed
-from heapfit.trial.system_calls import StracedCalls, TracedCalls, read_summary
-from heapfit.trial.tree import ProcessTree
+from heapfit.trial.resources import Memory, ProportionalMemory
+from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
+from heapfit.trial.source import Source
+from heapfit.trial.system_calls import StracedCalls, TracedCalls
 
 pytestmark = pytest.mark.full
 
@@ -149,48 +142,6 @@ def test_every_optional_metric_is_available_or_says_why_not() -> None:
             assert find_metric(name).name == name
 
 
-def test_optional_metrics_are_not_taken_unless_asked_for(tmp_path: Path) -> None:
-    study = study_of(workload("true"))
-    assert metrics.sources_of(study) == list(metrics.BUILTIN_SOURCES)
-
-
-def test_a_metric_that_nobody_asks_about_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "_reasons", {})
-    monkeypatch.setattr(StracedCalls, "unavailable", lambda: pytest.fail("was tried"))
-    assert unavailable_metrics(BUILTIN_METRIC_NAMES) == {}
-
-
-def test_metrics_are_found_once_and_in_a_fixed_order() -> None:
-    found = find_metrics(["mean_pss_bytes", "wall_s", "peak_pss_bytes", "wall_s"])
-    assert [metric.name for metric in found] == ["wall_s", "peak_pss_bytes", "mean_pss_bytes"]
-
-
-def test_an_unknown_metric_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="munmap_calls"):
-        find_metric("munmap_call")
-
-
-def test_only_what_the_study_wants_is_in_its_trials(tmp_path: Path) -> None:
-    trial = run_with(workload("sleep", "0.2"), tmp_path, find_metrics(["mean_pss_bytes"]))
-    assert ok(trial).keys() - {"mean_pss_bytes"} == {metric.name for metric in BUILTIN_METRICS}
-
-
-def test_a_source_that_this_machine_lacks_is_never_replaced_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As on a second machine, whose figures are not to be mixed with the first one's."""
-    strace = StracedCalls.metrics[0]
-    monkeypatch.setitem(metrics._reasons, StracedCalls, "no strace here")
-    with pytest.raises(HeapfitError, match=r"mmap_calls cannot be measured.*no strace here"):
-        run_with(workload("true"), tmp_path, [strace])
-
-
-def test_a_study_that_measured_in_another_way_is_refused(tmp_path: Path) -> None:
-    other = StracedCalls.metrics[0].model_copy(update={"source": "counted by hand"})
-    with pytest.raises(HeapfitError, match=r"another way \(counted by hand\)"):
-        run_with(workload("true"), tmp_path, [other])
-
-
 # ----------------------------------------------------------- proportional memory
 
 
@@ -226,64 +177,6 @@ def test_memory_shared_by_processes_counts_once_in_the_proportional_size(
     assert figures["peak_rss_bytes"] > 4 * 48 * MIB
 
 
-def test_a_large_program_is_looked_at_the_rarer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After each look there is rest in proportion to what it cost, however busy the machine is."""
-    looks = Looks(ProportionalMemory, tmp_path / "looks", monkeypatch)
-    huge = f"import sys\nblock = bytearray(b'x') * {256 * MIB}\nwait_to_be_seen(sys.argv[1], 4)"
-    work = workload(*PYTHON, Looks.PATIENCE + huge, str(looks.file))
-    figures = ok(run_with(work, tmp_path, ProportionalMemory.metrics))
-    assert figures["peak_pss_bytes"] > 256 * MIB
-    for (now_s, cost_s), (next_s, _) in pairwise(looks.taken[1:]):
-        assert next_s - now_s >= max(MIN_PERIOD_S, cost_s / SAMPLING_SHARE)
-    (_, first_cost_s), *_, (_, last_cost_s) = looks.taken
-    assert last_cost_s > first_cost_s  # the kernel has 256 MiB more to add up
-
-
-def test_a_borrowed_address_space_is_told_from_a_copied_one() -> None:
-    parent = Rollup(resident=100, proportional=90)
-    assert parent.is_twin(parent)  # vfork: all of it seems to be its own, for it is
-    assert not Rollup(100, 45).is_twin(Rollup(100, 45))  # fork: each has half
-    assert not parent.is_twin(None)
-
-
-def test_a_borrowed_address_space_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {1: Rollup(100, 90), 2: Rollup(100, 90), 3: Rollup(100, 45)}
-    monkeypatch.setattr("heapfit.trial.resources.read_rollup", sizes.get)
-    monkeypatch.setattr(ProcessTree, "processes", lambda _: [(0, 1), (1, 2), (1, 3)])
-    assert ProportionalMemory()._size(ProcessTree(os.getpid())) == 90 + 45
-
-
-def test_the_rollup_of_a_zombie_has_no_sizes() -> None:
-    assert parse_rollup(b"") is None
-    assert parse_rollup(b"5500-ffff ---p 00000000 00:00 0 [rollup]\nRss: 8 kB\nPss: 4 kB\n") == (
-        Rollup(resident=8192, proportional=4096)
-    )
-
-
-@pytest.mark.parametrize(("kernels", "peak"), [(5 << 20, 5 << 20), (2 << 20, 3 << 20)])
-def test_the_peak_is_what_looks_or_the_kernel_have_seen_whichever_is_more(
-    kernels: int, peak: int
-) -> None:
-    """The kernel knows one process, and looks may come too late; both happen."""
-    memory = Memory()
-    memory._sizes.add(0.0, 3 << 20)
-    ended = Ended(0, 1.0, 0.0, 0.0, kernels, *[0] * 5)
-    assert memory.figures(ended)["peak_rss_bytes"] == peak
-
-
-def test_a_mean_weighs_each_look_by_its_time() -> None:
-    sizes = Averaging()
-    assert sizes.mean() == 0
-    sizes.add(1.0, 10)
-    assert sizes.mean() == 10
-    sizes.add(2.0, 10)
-    sizes.add(5.0, 20)
-    assert sizes.mean() == pytest.approx((10 * 1 + 15 * 3) / 4)
-    assert sizes.peak == 20
-
-
 # -------------------------------------------------------------------- system calls
 
 
@@ -298,25 +191,6 @@ def test_strace_counts_the_calls_of_the_whole_tree(tmp_path: Path, caller: Path)
     assert many["madvise_calls"] == 0
 
 
-def test_the_run_for_system_calls_does_not_count_for_time(tmp_path: Path, caller: Path) -> None:
-    """Under strace each of 100,000 calls stops the program, which is a switch; without, none does.
-
-    The figures of the clock come from the same run.
-    """
-    asked = ok(run_with(workload(str(caller), "50000"), tmp_path, StracedCalls.metrics))
-    assert asked["munmap_calls"] >= 50000
-    assert asked["voluntary_switches"] < 1000
-
-
-def test_a_warmup_has_no_further_runs(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    work = workload("sh", "-c", f"echo ran >> {log}")
-    run_with(work, tmp_path, StracedCalls.metrics, warmup=True)
-    assert log.read_text() == "ran\n"
-    run_with(work, tmp_path, StracedCalls.metrics)
-    assert log.read_text() == "ran\n" * 3
-
-
 def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) -> None:
     once = f"test ! -e {tmp_path}/flag || {{ echo not again >&2; exit 4; }}; touch {tmp_path}/flag"
     trial = run_with(workload("sh", "-c", once), tmp_path, StracedCalls.metrics)
@@ -324,23 +198,6 @@ def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) 
     assert trial.reason == "in the run for mmap_calls alone: exit code 4, 0 expected"
     assert "not again" in trial.stderr_tail
     assert trial.metrics == {}
-
-
-def test_a_second_run_that_hangs_is_ended(tmp_path: Path) -> None:
-    hang = f"test ! -e {tmp_path}/flag || sleep 600; touch {tmp_path}/flag"
-    work = workload("sh", "-c", hang)
-    study = study_with(work, StracedCalls.metrics).model_copy(update={"timeout_s": 1.0})
-    planned = study.plan[0].model_copy(update={"warmup": False})
-    trial = run_trial(study, planned, tmp_path / "w", None)
-    assert trial.status is TrialStatus.TIMEOUT
-    assert trial.reason.startswith("in the run for mmap_calls alone: still ran after")
-
-
-def test_other_output_in_the_second_run_is_a_mismatch(tmp_path: Path) -> None:
-    count = f"echo x >> {tmp_path}/log; cat {tmp_path}/log"
-    trial = run_with(workload("sh", "-c", count), tmp_path, StracedCalls.metrics)
-    assert trial.status is TrialStatus.MISMATCH
-    assert "different output" in trial.reason
 
 
 def test_the_allocator_is_in_the_traced_program_too(tmp_path: Path) -> None:
@@ -381,13 +238,6 @@ def test_a_server_under_a_tool_is_stopped_in_order(tmp_path: Path, source: type[
     programs = [int(line) for line in pids.read_text().split()]
     assert len(programs) == 2
     assert wait_until_gone(programs, timeout_s=0) == []
-
-
-def test_the_summary_of_a_program_without_such_calls_is_all_zeros() -> None:
-    header = "% time     seconds  usecs/call     calls    errors syscall\n"
-    assert read_summary(header) == {}
-    with pytest.raises(SourceFailed):
-        read_summary("")
 
 
 def test_strace_that_is_missing_or_forbidden_is_told(
@@ -431,15 +281,6 @@ def test_simulated_tlb_knows_how_many_pages_it_reaches(tmp_path: Path, walker: P
     assert beyond > 10 * 5000 * 0.9  # always: it comes back when all others were there
 
 
-def test_totals_are_found_in_a_result_and_missed_in_half_a_one(tmp_path: Path) -> None:
-    result = tmp_path / "cachegrind.1"
-    result.write_text("events: Ir Dr\nfn=main\n1 2 3\nsummary: 10 20\n")
-    assert read_totals(result) == {"Ir": 10, "Dr": 20}
-    result.write_text("events: Ir Dr\nfn=main\n1 2 3\n")
-    with pytest.raises(SourceFailed, match="did not finish"):
-        read_totals(result)
-
-
 # ------------------------------------------------------------------------- counters
 
 
@@ -480,16 +321,6 @@ def test_counters_see_the_whole_tree_and_nothing_before_it(
     assert twice - many == pytest.approx(many, abs=200)
 
 
-def test_a_program_that_cannot_be_started_leaves_no_counter_open(
-    tmp_path: Path, counted_faults: Sequence[Metric]
-) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    trial = run_with(workload("no-such-program"), tmp_path, counted_faults)
-    assert trial.status is TrialStatus.FAILED
-    assert "no such file" in trial.reason
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
 def test_a_counter_that_is_refused_fails_the_trial_and_starts_nothing(
     tmp_path: Path, counted_faults: Sequence[Metric], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -502,28 +333,6 @@ def test_a_counter_that_is_refused_fails_the_trial_and_starts_nothing(
     assert "counted_faults cannot be counted" in trial.reason
     assert not started.exists()
     assert len(os.listdir("/proc/self/fd")) == before
-
-
-def test_the_attribute_has_the_layout_of_the_kernel() -> None:
-    attribute = perf.attribute(perf.Event(perf.TRACEPOINT, 650, in_kernel=True))
-    words = [int.from_bytes(attribute[at : at + 4], sys.byteorder) for at in range(0, 64, 4)]
-    assert len(attribute) == perf.ATTRIBUTE_SIZE == words[1] == 64
-    assert words[0] == perf.TRACEPOINT
-    assert words[2] == 650
-    disabled_inherited_enabled_on_exec = 1 << 0 | 1 << 1 | 1 << 12
-    assert words[10] == disabled_inherited_enabled_on_exec
-    assert perf.attribute(perf.Event(perf.HARDWARE, 1))[40] & 1 << 5  # user code only
-
-
-def test_the_number_of_a_tracepoint_is_a_number() -> None:
-    assert perf.parse_tracepoint_id("650\n") == 650
-    with pytest.raises(perf.Unavailable, match="'none'"):
-        perf.parse_tracepoint_id("none\n")
-
-
-def test_a_processor_without_a_counter_says_so() -> None:
-    impossible = perf.Event(perf.HARDWARE, 999)
-    assert perf.refusal([impossible])
 
 
 # The kernel's page allocations in place of its rare fragmentation events, which none can provoke

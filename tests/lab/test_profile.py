@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
-import duckdb
 import profile_tables
 import pytest
 from heapfit import interpreters
-from heapfit.errors import HeapfitError, UsageError
 from heapfit.profile import analyse, bins, tally, trace
 from heapfit.profile.advice import memory
 from heapfit.profile.answers import content
 from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import bursts, lifetimes, recording, sizes
-from heapfit.profile.tally import Tally, merged
+from heapfit.profile.tally import merged
 from heapfit.trace import ending
 from heapfit.trace import sites as trace_sites
 from heapfit.trace.native import Problems
@@ -71,68 +69,6 @@ def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     )
 
 
-def test_points_of_the_distribution_count_what_is_no_larger(made: Made) -> None:
-    [program] = made(BLOCKS, threads=NAMES).sizes.programs
-    sizes = [block.size for block in BLOCKS]
-    assert program.largest == max(sizes)
-    assert [point.size for point in program.points][:9] == [8, 10, 12, 14, 16, 20, 24, 28, 32]
-    for point in program.points[:40]:
-        below = [size for size in sizes if size <= point.size]
-        assert point.objects == pytest.approx(len(below) / len(sizes))
-        assert point.bytes == pytest.approx(sum(below) / sum(sizes))
-    assert program.points[-1].objects == program.points[-1].bytes == 1
-    assert program.median == sorted(sizes)[len(sizes) // 2 - 1]
-
-
-def test_most_frequent_sizes_lead(made: Made) -> None:
-    [program] = made(BLOCKS, threads=NAMES).sizes.programs
-    counts = Counter(block.size for block in BLOCKS)
-    expected = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    exact = [item for item in expected if item[0] <= 65536]
-    found = [(each.size, each.amount.objects) for each in program.frequent if each.size <= 65536]
-    assert found == exact[: len(found)]
-    first = program.frequent[0]
-    assert first.share == first.cumulative == first.amount.objects / len(BLOCKS)
-
-
-def test_sizes_above_64_kib_keep_their_bytes_and_lose_less_than_a_hundredth(made: Made) -> None:
-    blocks = complete(Block(65536 + 977 * i, born_ns=i) for i in range(300))
-    [program] = made(blocks).sizes.programs
-    assert program.amount.bytes == sum(block.size for block in blocks)
-    assert program.distinct < len(blocks)
-    for point in program.points:
-        below = sum(block.size <= point.size for block in blocks) / len(blocks)
-        assert point.objects == pytest.approx(below)
-    assert program.p90 == pytest.approx(sorted(b.size for b in blocks)[269], rel=0.01)
-
-
-def test_each_thread_has_its_own_distribution(made: Made) -> None:
-    threads = made(BLOCKS, threads=NAMES).sizes.threads
-    expected = {
-        name: profile_tables.each(BLOCKS, lambda block, i=i: block.born_thread == i)
-        for i, name in enumerate(("main", "worker 1", "worker 2"))
-    }
-    # Of threads with one name the one with more events is the first.
-    found = {each.name: plain(each.amount) for each in threads}
-    assert found["main"] == expected["main"]
-    workers = sorted([expected["worker 1"], expected["worker 2"]], reverse=True)
-    assert [found["worker 1"], found["worker 2"]] == workers
-
-
-def test_of_many_threads_the_busiest_are_told_apart(made: Made) -> None:
-    blocks = complete(
-        Block(16, born_ns=100 * t + i, died_ns=10**6 + t, born_thread=t, died_thread=(t + 1) % 100)
-        for t in range(100)
-        for i in range(100 - t)
-    )
-    profile = made(blocks, threads=[f"t{i}" for i in range(100)])
-    assert profile.recordings[0].threads == 100
-    assert profile.sharing.remote_share == 1  # also between those that are not told apart
-    assert sum(each.amount.objects for each in profile.sharing.flow) == len(blocks)
-    assert profile.sharing.threads[-1] == "others"
-    assert len(profile.sizes.threads) == 16
-
-
 # ----------------------------------------------------------------------- lifetimes
 
 
@@ -174,20 +110,6 @@ def product_limit(lived: Sequence[tuple[int, bool]], part: float) -> float | Non
                 return time
         at_risk -= 1
     return None
-
-
-def test_a_program_that_keeps_everything_has_no_lifetimes(made: Made) -> None:
-    lifetimes = made(complete(Block(32, born_ns=i) for i in range(100))).lifetimes
-    assert lifetimes.all.ns.p50 is None
-    assert lifetimes.all.living.objects == 100
-    assert lifetimes.young_share == 0
-
-
-def test_young_objects_die_within_64_kib(made: Made) -> None:
-    young = [Block(1024, born_ns=1000 * i, died_ns=1000 * i + 1500) for i in range(100)]
-    old = [Block(1024, born_ns=1000 * i + 1, died_ns=1000 * i + 40_000) for i in range(100)]
-    last = Block(100_000, born_ns=101_000)
-    assert made(complete([*young, *old, last])).lifetimes.young_share == 100 / 201
 
 
 # ----------------------------------------------------------------------- threads, realloc
@@ -282,16 +204,6 @@ def test_what_lives_at_the_end_is_told_by_when_it_was_born(made: Made) -> None:
     assert [each.objects for each in leaks.born] == [tenths[i] for i in range(10)]
 
 
-@pytest.mark.parametrize("is_late", [False, True])
-def test_a_recording_that_began_within_its_process_is_known_as_such(
-    made: Made, is_late: bool
-) -> None:
-    found = made([Block(48, 0, 2 * S)], info={"began_late": is_late})
-    shown = content(found)
-    assert found.recordings[0].began_late is is_late
-    assert any("began in the middle of the process" in each for each in shown.problems) is is_late
-
-
 def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_is_live(
     made: Made,
 ) -> None:
@@ -317,23 +229,6 @@ def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Ma
     assert content(made([Block(48, 0, S)], info=title)).command == "redis-server *:7631"
     command = {"arguments": ["cp", "a b", ""]}
     assert content(made([Block(48, 0, S)], info=command)).command == "cp 'a b' ''"
-
-
-def test_what_is_wrong_with_a_file_is_said(made: Made) -> None:
-    broken = {"cut_short": 1, "damaged_blocks": 2, "damaged_bytes": 100, "lost_events": 5}
-    [recording] = made(BLOCKS[:5], threads=NAMES, problems=broken).recordings
-    assert len(recording.problems) == 3
-    assert "5 events" in "".join(recording.problems)
-
-
-@pytest.mark.parametrize(
-    ("limit", "said"), [(1, "only the innermost address is known"), (2, "have no call site")]
-)
-def test_chains_of_calls_that_were_too_many_are_told_of(made: Made, limit: int, said: str) -> None:
-    [recording] = made(BLOCKS[:5], threads=NAMES, problems={"sites_limit": limit}).recordings
-    [problem] = recording.problems
-    assert said in problem
-    assert "--sites" in problem
 
 
 # ----------------------------------------------------------------------- call sites
@@ -403,12 +298,6 @@ def test_of_problems_only_those_that_there_are_are_told() -> None:
     assert "dynamic linker" in older
 
 
-def test_without_call_sites_that_is_said(made: Made) -> None:
-    profile = made(BLOCKS, threads=NAMES)
-    assert not profile.sites.recorded
-    assert profile.peak.sites == profile.leaks.sites == []
-
-
 # ----------------------------------------------------------------------- bursts
 
 
@@ -427,18 +316,6 @@ def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
     assert second.end_ns == pytest.approx(1_100_000, abs=5000)
 
 
-def test_bursts_may_leave_a_twentieth_behind(made: Made) -> None:
-    blocks = complete(profile_tables.requests(number=20, objects=400, kept=20))
-    [thread] = made(blocks).transactions.threads
-    assert thread.bursts == 20
-    assert thread.survivor_share == pytest.approx(0.05)
-
-
-def test_a_program_that_keeps_a_third_has_no_bursts(made: Made) -> None:
-    blocks = complete(profile_tables.requests(number=20, objects=450, kept=150))
-    assert made(blocks).transactions.threads == []
-
-
 def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
     """Live objects go up and down by hundreds, but what dies is not what was born just before."""
     draw, live, blocks = random.Random(5), [], []
@@ -452,28 +329,6 @@ def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
         if len(live) > wanted:
             live.pop(draw.randrange(len(live))).died_ns = i * 1000 + 500
     assert made(complete(blocks)).transactions.threads == []
-
-
-def test_of_bursts_within_bursts_the_outer_ones_are_told(made: Made) -> None:
-    """Each of ten large rounds holds ten small ones, and keeps a fifth of them until its end."""
-    blocks = []
-    for outer in range(10):
-        begin = outer * 2_000_000
-        for inner in range(10):
-            now = begin + inner * 150_000
-            for i in range(200):
-                stays = i < 40
-                died = begin + 10 * 150_000 if stays else now + 110_000
-                blocks.append(Block(64, now + i * 500, died))
-    [thread] = made(complete(blocks)).transactions.threads
-    assert thread.bursts == 10
-
-
-def test_two_threads_have_bursts_of_their_own(made: Made) -> None:
-    one = profile_tables.requests(number=20, objects=300, kept=0, thread=0)
-    other = profile_tables.requests(number=7, objects=1000, kept=0, thread=1, pause_ns=777)
-    threads = made(complete(one + other), threads=("a", "b")).transactions.threads
-    assert {each.thread: each.bursts for each in threads} == {"a": 20, "b": 7}
 
 
 # ----------------------------------------------------------------------- samples
@@ -502,15 +357,6 @@ def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path)
         assert 0.3 < math.sqrt(sum(e * e for e in errors) / len(errors)) < 2
 
 
-def test_the_peak_of_a_sample_is_where_the_estimate_is_highest(tmp_path: Path) -> None:
-    every = profile_tables.random_blocks(seed=12, count=20_000)
-    _, most = profile_tables.peak_of(every)
-    noted = complete(profile_tables.sampled(every, mean=8192, seed=1))
-    tables = Tables(noted, threads=NAMES, info={"sample": 8192})
-    peak = analyse.profile(analyse.count(write(tmp_path / "sample", tables))).peak.amount
-    assert peak.bytes == pytest.approx(most, rel=0.1)
-
-
 # ----------------------------------------------------------------------- merging
 
 
@@ -537,13 +383,6 @@ def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
     assert profile.peak.amount.bytes == sum(part.peak.amount.bytes for part in parts)
 
 
-def test_nothing_makes_an_empty_profile() -> None:
-    profile = analyse.profile(Tally())
-    assert profile.totals.allocations == Amount()
-    assert profile.sizes.programs == []
-    assert profile.lifetimes.all.ns.p50 is None
-
-
 def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_path: Path) -> None:
     folder = write(tmp_path / "one", Tables([Block(1, 0)], threads=("main",)))
     (tmp_path / "none").mkdir()
@@ -559,20 +398,6 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
     profile = analyse.profile(analyse.count(tmp_path / "none"))
     assert profile.totals.allocations == Amount()
     assert profile.recordings[0].course.live_bytes == [0]
-
-
-@pytest.mark.parametrize(
-    "raised",
-    [
-        RuntimeError("Query interrupted"),
-        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
-        duckdb.InvalidInputException("Python exception: KeyboardInterrupt: "),
-    ],
-    ids=lambda raised: type(raised).__name__,
-)
-def test_an_interrupt_ends_a_query_as_it_ends_all_else(raised: Exception) -> None:
-    with pytest.raises(KeyboardInterrupt), trace.interruptible():
-        raise raised
 
 
 # ----------------------------------------------------------------------- examples
@@ -597,44 +422,3 @@ def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0
-
-
-def test_bins_are_the_same_in_sql() -> None:
-    connection = duckdb.connect()
-    connection.execute(bins.MACROS)
-    numbers = [*range(300), *(2**e + d for e in range(9, 44) for d in (-1, 0, 1, 12345))]
-    for number in numbers:
-        life, power, above = (
-            connection.execute(
-                "SELECT life_bin(n), size_power(n), power_above(n) FROM (SELECT ?::BIGINT AS n)",
-                [number],
-            ).fetchone()
-            or (None,) * 3
-        )
-        assert (life, power) == (bins.life_bin(number), bins.size_power(number))
-        lowest, bound = bins.life_bounds(bins.life_bin(number))
-        assert lowest <= number < bound <= max(lowest * 9 / 8, lowest + 1)
-        assert above == bins.life_power(bins.life_bin(number))
-
-
-# ----------------------------------------------------------------------- bad input
-
-
-def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="heapfit trace convert"):
-        analyse.count(tmp_path)
-
-
-def test_a_damaged_table_is_named(tmp_path: Path) -> None:
-    folder = write(tmp_path / "trace", Tables(BLOCKS, threads=NAMES))
-    file = folder / "objects.parquet"
-    file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(HeapfitError, match="trace"):
-        analyse.count(folder)
-
-
-def test_a_summary_that_is_none_is_refused(tmp_path: Path) -> None:
-    folder = write(tmp_path / "trace", Tables(BLOCKS, threads=NAMES))
-    (folder / "summary.json").write_text("[]")
-    with pytest.raises(HeapfitError, match="convert the trace again"):
-        analyse.count(folder)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from heapfit.profile.advice import Advice
 from heapfit.profile.answers import advice, content
-from heapfit.profile.model import Amount, Flow, Growth, Profile, Quantiles, Sites, SizePart
+from heapfit.profile.model import Amount, Flow, Profile, Quantiles, Sites, SizePart
 from profile_data import (
     KIB,
     MIB,
@@ -62,62 +62,6 @@ def test_a_calm_program_needs_nothing() -> None:
     assert [name for name, each in found.items() if each.act or each.feature] == []
 
 
-def test_a_busy_one_gets_advice_of_one_sentence_everywhere() -> None:
-    for profile in (calm(), server(), several()):
-        for each in advice(profile).values():
-            assert each.sentence.endswith(".")
-            assert ". " not in each.sentence
-            assert each.sentence.count("`") % 2 == 0
-
-
-def test_a_rule_changes_its_own_section_only() -> None:
-    quick = changed(calm(), totals__per_second=9e6)
-    before, after = advice(calm()), advice(quick)
-    assert [name for name in SECTIONS if before[name] != after[name]] == ["rate"]
-
-
-def test_an_empty_recording_is_no_reason_to_fail() -> None:
-    nothing = Amount()
-    empty = changed(
-        calm(),
-        recordings=[
-            recording(
-                peak=nothing,
-                end=nothing,
-                allocations=nothing,
-                duration_ns=0,
-                threads=0,
-                resident_most=None,
-                course=course([], []),
-            )
-        ],
-        totals__allocations=nothing,
-        totals__duration_ns=0,
-        totals__per_second=None,
-        totals__large=nothing,
-        sizes__programs=[],
-        lifetimes__rows=[],
-        lifetimes__by_time=[],
-        lifetimes__young_share=None,
-        sharing__threads=[],
-        sharing__flow=[],
-        sharing__freed=nothing,
-        sharing__remote_share=None,
-        reallocs__calls=nothing,
-        peak__amount=nothing,
-        peak__sizes=[],
-        peak__sites=[],
-        peak__threads=[],
-        peak__ages=[],
-        waste__allocators=[],
-        sites__by_bytes=[],
-        leaks__amount=nothing,
-        leaks__sites=[],
-        leaks__born=[],
-    )
-    assert [name for name, each in advice(empty).items() if each.act] == []
-
-
 # --------------------------------------------------------------------------- memory
 
 
@@ -141,27 +85,6 @@ def test_memory_that_stays_after_the_peak_is_a_matter_of_decay() -> None:
     assert "`decay_ms` (500 by default)" in found.sentence
 
 
-def test_under_heapfit_already_a_shorter_decay_is_named() -> None:
-    found = kept("/opt/heapfit/libheapfit.so")
-    assert "`decay_ms:100`" in found.sentence
-    assert "heapfit ctl PID trim" in found.sentence
-
-
-def test_memory_must_have_been_free_for_a_while_before_it_is_missed() -> None:
-    assert kept(low_steps=19).feature != "decay_ms"
-    assert kept(low_steps=20).feature == "decay_ms"
-
-
-def test_much_more_resident_than_live_at_the_peak_asks_for_a_replay() -> None:
-    steady = {"peak": Amount(objects=1000, bytes=100 * MIB), "end": Amount(bytes=100 * MIB)}
-    live = [100 * MIB] * 100
-    found = for_recording("memory", course=course(live, [151 * MIB] * 100), **steady)
-    assert found.feature == "another allocator"
-    assert "151 MiB were resident, 51 MiB beyond" in found.sentence
-    assert "heapfit replay x.hft" in found.sentence
-    assert for_recording("memory", course=course(live, [149 * MIB] * 100), **steady).act is False
-
-
 def test_a_large_dense_heap_has_huge_pages_by_itself() -> None:
     def of(mib: int) -> Advice:
         live = [mib * MIB] * 100
@@ -170,20 +93,6 @@ def test_a_large_dense_heap_has_huge_pages_by_itself() -> None:
 
     assert (of(64).feature, of(64).act) == ("huge_pages", False)
     assert of(63).feature is None
-
-
-def test_where_resident_memory_was_not_looked_at_nothing_is_said_of_it() -> None:
-    found = for_recording(
-        "memory", resident_most=None, course=course([200 * MIB] * 10, [None] * 10)
-    )
-    assert not found.act
-    assert "not in this recording" in found.sentence
-
-
-def test_of_several_processes_the_largest_is_looked_at() -> None:
-    live = [4 * MIB] * 100
-    bloated = recording(resident_most=90 * MIB, course=course(live, [80 * MIB] * 100))
-    assert given("memory", recordings=[recording(), bloated]).feature == "another allocator"
 
 
 # ----------------------------------------------------------------------------- peak
@@ -204,33 +113,6 @@ def test_a_surge_that_does_not_stay_is_what_the_footprint_switch_is_for() -> Non
     assert "100 MiB of the peak" in found.sentence
 
 
-@pytest.mark.parametrize(
-    ("share", "end", "peak"),
-    [
-        (0.4, 50 * MIB, 200 * MIB),  # most of it is old
-        (0.6, 150 * MIB, 200 * MIB),  # it stays
-        (0.6, 5 * MIB, 20 * MIB),  # it is small
-    ],
-)
-def test_no_surge_without_size_and_end(share: float, end: int, peak: int) -> None:
-    assert surge(share, end, peak).feature is None
-
-
-def test_one_site_that_holds_half_of_the_peak_is_named() -> None:
-    whole = 4 * MIB
-    found = given("peak", peak__sites=[part("cache_fill (cache.c:3)", 0.5, whole)])
-    assert "cache_fill (cache.c:3)" in found.sentence
-    assert not found.act
-    assert "cache_fill" not in given("peak", peak__sites=[part("cache_fill", 0.4, whole)]).sentence
-
-
-def test_a_peak_of_large_blocks_is_beyond_any_allocator() -> None:
-    large = SizePart(size=1 << 20, amount=amount(10, 1 << 19), share=0.6)
-    assert "in whole pages" in given("peak", peak__sizes=[large]).sentence
-    small = changed(large, size=32 * KIB)
-    assert "by whole pages" not in given("peak", peak__sizes=[small]).sentence
-
-
 # ---------------------------------------------------------------------------- sizes
 
 
@@ -249,21 +131,6 @@ def test_frequent_large_blocks_ask_for_a_larger_thread_cache() -> None:
     assert "`thread_span_threshold:8m`" in large(10_000, 1500 * KIB).sentence
 
 
-@pytest.mark.parametrize(
-    ("per_second", "mean", "local"),
-    [
-        (9_999, 100 * KIB, 1.0),  # too few to matter
-        (10_000, 40 * KIB, 1.0),  # what a thread keeps anyway
-        (10_000, 100 * KIB, 0.4),  # they die elsewhere
-        (10_000, 32 * MIB, 1.0),  # a cache of them would be a second heap
-    ],
-)
-def test_large_blocks_that_a_thread_cache_does_not_help(
-    per_second: int, mean: int, local: float
-) -> None:
-    assert large(per_second, mean, local).feature is None
-
-
 # ------------------------------------------------------------------------- rounding
 
 
@@ -279,31 +146,6 @@ def test_an_allocator_of_less_rounding_is_named_with_what_it_saves() -> None:
     assert found.feature == "another allocator"
     assert "jemalloc would add 4 MiB" in found.sentence
     assert "glibc adds 12 MiB" in found.sentence
-
-
-def test_a_small_saving_is_no_reason_to_change() -> None:
-    found = rounded(("jemalloc", 0.05), ("glibc", 0.099))
-    assert found.feature is None
-    assert "adds 9.90 MiB to the peak by rounding, and jemalloc 5 MiB: 4.90 MiB less" in (
-        found.sentence
-    )
-    alone = rounded(("jemalloc", 0.05), ("glibc", 0.05), recorded="jemalloc")
-    assert "and no allocator whose classes are known adds less" in alone.sentence
-
-
-def test_heapfit_is_named_where_it_is_as_good_as_the_best() -> None:
-    assert "heapfit would add" in rounded(("a", 0.03), ("heapfit", 0.04), ("glibc", 0.2)).sentence
-    assert "a would add" in rounded(("a", 0.03), ("heapfit", 0.06), ("glibc", 0.2)).sentence
-
-
-def test_allocators_whose_headers_do_not_show_are_not_recommended() -> None:
-    found = rounded(("dlmalloc", 0.0), ("tlsf", 0.0), ("jemalloc", 0.1), recorded="jemalloc")
-    assert found.feature is None
-    assert "those that add less have headers on top" in found.sentence
-
-
-def test_of_an_unknown_allocator_nothing_is_said() -> None:
-    assert "not known" in rounded(("jemalloc", 0.1), recorded="mine").sentence
 
 
 # ----------------------------------------------------------------------------- rate
@@ -348,24 +190,6 @@ def test_one_size_of_short_and_long_lives_is_what_pools_part() -> None:
     assert mixed(p90=None).feature == "pools"
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        {"size": 256},  # larger than what pools take
-        {"held": MIB // 2},  # all of it fits into a cache
-        {"p50": 200_000.0},  # they do not die at once
-        {"p90": 1.0 * MIB},  # nor does the rest last
-    ],
-)
-def test_lives_that_are_not_mixed(case: dict[str, Any]) -> None:
-    assert mixed(**case).feature is None
-
-
-def test_that_nearly_all_die_young_is_said() -> None:
-    assert "95 % of the blocks die" in given("lifetimes").sentence
-    assert "95 %" not in given("lifetimes", lifetimes__young_share=0.4).sentence
-
-
 # --------------------------------------------------------------------------- bursts
 
 
@@ -380,31 +204,6 @@ def test_bursts_whose_objects_die_together_fit_a_context() -> None:
     assert "Give worker a context (a defrag-dodging one)" in found.sentence
     assert "412 allocations" in found.sentence
     assert "all but 7.2" in found.sentence
-
-
-def test_where_hardly_anything_is_freed_before_the_end_a_region_fits() -> None:
-    assert "a region" in in_bursts(bytes=60_000.0, most_live_bytes=55_000.0).sentence
-
-
-@pytest.mark.parametrize(
-    ("figures", "why"),
-    [
-        ({"bursts": 2}, "2 bursts"),
-        ({"allocations": 40.0}, "40 allocations each"),
-        ({"share": 0.3}, "only 30 % of its allocations"),
-        ({"remote_share": 0.2}, "20 % of their blocks are freed by other threads"),
-    ],
-)
-def test_bursts_that_no_context_fits_are_told_why(figures: dict[str, Any], why: str) -> None:
-    found = in_bursts(**figures)
-    assert not found.act
-    assert why in found.sentence
-
-
-def test_a_context_saves_nothing_where_allocation_takes_no_time() -> None:
-    found = in_bursts(per_second=10_000.0)
-    assert not found.act
-    assert "less than 1 % of a core" in found.sentence
 
 
 # -------------------------------------------------------------------------- threads
@@ -426,14 +225,6 @@ def test_blocks_that_other_threads_free_go_back_in_batches_by_themselves() -> No
     assert (found.feature, found.act) == ("remote-free queues", False)
     assert "about 256 blocks" in found.sentence
     assert remote(0.04).feature is None
-
-
-def test_batches_of_large_blocks_are_small_and_can_be_made_larger() -> None:
-    found = remote(0.3, size=8 * KIB, per_second=8_000)
-    assert found.feature == "remote_free_bytes"
-    assert "a batch holds 8" in found.sentence
-    assert remote(0.3, size=8 * KIB, per_second=7_000).act is False  # too seldom
-    assert remote(0.3, size=1 * KIB, per_second=80_000).act is False  # large enough
 
 
 def shared_out(size: int, frees: int) -> Advice:
@@ -483,23 +274,6 @@ def test_very_large_blocks_move_without_a_copy() -> None:
     assert moved(200, huge=0.6, recordings=[elsewhere]).feature != "realloc by mremap"
 
 
-def test_growth_in_small_steps_is_the_programs_to_mend() -> None:
-    steps = [Growth(ratio=1.1, calls=400), Growth(ratio=None, calls=100)]
-    found = moved(200, reallocs__growth=steps)
-    assert (found.feature, found.act, found.label) == (None, True, "the program")
-    assert "by a factor" in found.sentence
-
-
-def test_other_copies_are_a_question_to_other_allocators() -> None:
-    assert moved(200).feature == "another allocator"
-    assert "80 % of the reallocations stay in place" in moved(200).sentence
-
-
-def test_few_copies_are_no_reason() -> None:
-    assert moved(90, huge=1.0).act is False
-    assert given("realloc", reallocs__calls=Amount()).act is False
-
-
 # --------------------------------------------------------------------------- calloc
 
 
@@ -516,16 +290,6 @@ def test_much_cleared_memory_can_be_cleared_ahead() -> None:
     assert cleared(100).feature == "zeroed_reserve"
 
 
-def test_little_of_it_is_served_by_pages_that_are_zero_anyway() -> None:
-    found = given(
-        "calloc",
-        totals__allocations=Amount(objects=100, bytes=100 * MIB),
-        totals__calloc_pages=Amount(objects=10, bytes=10 * MIB),
-    )
-    assert (found.feature, found.act) == ("known zero pages", False)
-    assert given("calloc").feature is None
-
-
 # ---------------------------------------------------------------------------- sites
 
 
@@ -538,33 +302,6 @@ def test_small_lasting_blocks_among_others_fit_pools() -> None:
     found = given("sites", sites=lasting())
     assert found.feature == "pools"
     assert "node_new (tree.c:5) holds 1.22 MiB" in found.sentence
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"interleaving": 0.3},  # nearly alone already
-        {"interleaving": None},
-        {"small_share": 0.5},  # large blocks
-        {"peak": amount(14_000), "amount": amount(30_000)},  # they die
-        {"peak": amount(10_000), "amount": amount(10_000)},  # too little memory
-        {"peak": Amount(objects=90, bytes=4 * MIB), "amount": amount(90)},  # too few
-    ],
-)
-def test_sites_that_pools_do_not_fit(change: dict[str, Any]) -> None:
-    assert given("sites", sites=lasting(**change)).feature is None
-
-
-def test_a_site_in_both_lists_counts_once() -> None:
-    twice = lasting()
-    twice = changed(twice, by_bytes=twice.by_interleaving)
-    assert given("sites", sites=twice) == given("sites", sites=lasting())
-
-
-def test_without_call_sites_one_is_told_how_to_record_them() -> None:
-    found = given("sites", sites__recorded=False)
-    assert not found.act
-    assert "--sites 0" in found.sentence
 
 
 # ------------------------------------------------------------------------------ end
@@ -585,24 +322,6 @@ def test_what_was_set_up_early_or_is_small_is_no_leak() -> None:
     assert not left(0.5, share=0.05).act
     assert not left(0.5, whole=100 * KIB).act
     assert not left(0.8).act  # what turns over is young at any time
-
-
-def test_what_was_allocated_late_and_is_no_leak_is_said_to_be_so() -> None:
-    """The column beside it says 80 %: that nothing has grown would contradict it."""
-    said = left(0.8).sentence
-    assert said.startswith("No sign of a leak: 80 % of what open_file (io.c:2) holds came in the")
-    assert "100 % of its blocks were freed" in said
-    assert "too little to tell" in left(0.5, whole=100 * KIB).sentence
-    assert "no large part of what lives at the end was allocated late" in left(0.3).sentence
-
-
-def test_without_sites_steady_growth_shows_in_when_things_were_born() -> None:
-    steady = [amount(3_000)] * 10
-    found = given("end", leaks__sites=[], leaks__born=steady)
-    assert found.act
-    assert "--sites 0" in found.sentence
-    early = [amount(30_000), *[amount(100)] * 8, amount(40_000)]
-    assert not given("end", leaks__sites=[], leaks__born=early).act
 
 
 # ------------------------------------------------------- of an interpreter's own memory

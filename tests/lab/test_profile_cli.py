@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
 import profile_tables
 import pytest
-from conftest import Heapfit, assert_one_line
-from heapfit.errors import HeapfitError
+from conftest import Heapfit
 from heapfit.profile import cluster, files
 from heapfit.profile.tally import merged
-from profile_tables import Block, SiteRow, Tables, complete, write
+from profile_tables import SiteRow, Tables, write
 from sampling import first
 from test_cluster import Fleet, fleet
 from trace_data import Answers, service
@@ -141,21 +137,6 @@ def test_a_recording_that_ended_before_its_program_is_told_of(
     assert "The recording ended before the program did (the disk is full)" in said
 
 
-def test_in_a_pipe_no_line_is_broken_and_no_progress_is_told(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    folder = trace(tmp_path / "service")
-    shown = run_heapfit("profile", folder, "--page", tmp_path / "p.html", "--allocators", "glibc")
-    assert re.search(r'^Ask for more .*: heapfit profile .* limit 10"$', shown.stdout, re.MULTILINE)
-    assert shown.stderr == ""
-
-
-def test_a_file_that_is_no_recording_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    (tmp_path / "x.hft").write_text("hello")
-    done = run_heapfit("profile", tmp_path / "x.hft")
-    assert_one_line(done, 1, ["x.hft"])
-
-
 # ----------------------------------------------------------------------- --sql
 
 
@@ -168,44 +149,6 @@ def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path
     )
     answers = json.loads(run_heapfit("profile", folder, "--sql", query, "--json").stdout)
     assert answers == [{"objects": 500, "memory": 0, "sites": 1, "threads": 2, "flow": 0}]
-
-
-def test_a_query_sees_which_recording_a_row_is_of(
-    run_heapfit: Heapfit, folders: list[Path]
-) -> None:
-    query = "SELECT recording, count(*) AS n, min(size) FROM objects GROUP BY 1 ORDER BY 1"
-    done = run_heapfit("profile", *folders, "--sql", query, "--csv")
-    rows = list(csv.reader(io.StringIO(done.stdout)))
-    assert rows[0] == ["recording", "n", "min(size)"]
-    assert [row[:2] for row in rows[1:]] == [[str(i), "500"] for i in range(5)]
-
-
-def test_an_answer_is_a_table_for_people(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    done = run_heapfit("profile", folder, "--sql", "SELECT name, NULL AS nothing FROM threads")
-    assert done.returncode == 0
-    assert "main" in done.stdout
-    assert "2 rows" in done.stderr
-
-
-def test_a_wide_answer_is_a_list_for_each_row(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    """Never a table whose columns are three letters wide."""
-    folder = trace(tmp_path / "service")
-    words = ["profile", folder, "--sql", "SELECT * FROM threads ORDER BY ALL LIMIT 2"]
-    columns = list(json.loads(run_heapfit(*words, "--json").stdout)[0])
-    narrow = run_heapfit(*words, environment={"COLUMNS": "30"}).stdout.splitlines()
-    assert narrow[0] == "row 1"
-    assert [line.split()[0] for line in narrow[1 : 1 + len(columns)]] == columns
-    wide = run_heapfit(*words, environment={"COLUMNS": "500"}).stdout.splitlines()
-    assert wide[0].split() == columns
-
-
-def test_a_wrong_query_is_a_usage_error(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    done = run_heapfit("profile", folder, "--sql", "SELECT siz FROM objects")
-    assert done.returncode == 2
-    assert "size" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 # ----------------------------------------------------------------------- what goes wrong
@@ -232,12 +175,6 @@ def test_mistakes_are_told_in_a_line(
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) <= 2
-
-
-def test_a_folder_of_something_else_is_refused(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    done = run_heapfit("profile", tmp_path)
-    assert done.returncode == 2
-    assert str(tmp_path.name) in done.stderr
 
 
 # ----------------------------------------------------------------------- --on
@@ -279,41 +216,3 @@ def test_a_lost_worker_loses_nothing(
     assert there.sums == here.sums
     assert there.most == here.most
     assert there.recordings == here.recordings
-
-
-@pytest.mark.full
-def test_a_file_that_a_worker_does_not_see_is_named(
-    two_workers: Fleet, folders: list[Path], tmp_path: Path
-) -> None:
-    with pytest.raises(HeapfitError, match=r"(one|two): there is no .*nowhere\.hft"):
-        cluster.count_on(two_workers.address, [*folders, tmp_path / "nowhere.hft"])
-
-
-def test_a_cluster_without_workers_says_how_to_start_one(fleet: Fleet, folders: list[Path]) -> None:
-    with pytest.raises(HeapfitError, match="dask worker"):
-        cluster.count_on(fleet.address, folders)
-
-
-def test_without_a_scheduler_it_says_so(run_heapfit: Heapfit, folders: list[Path]) -> None:
-    done = run_heapfit("profile", *folders, "--on", "tcp://127.0.0.1:9")
-    assert done.returncode == 1
-    assert "dask scheduler" in done.stderr
-
-
-def test_tables_are_kept_by_name(tmp_path: Path) -> None:
-    with pytest.raises(HeapfitError, match="--keep"):
-        files.check_names([Path("a/x.hft"), Path("b/x.hft")])
-    blocks = complete([Block(1, 0)])
-    folder = write(tmp_path / "t", Tables(blocks))
-    with files.converted(folder, tmp_path / "unused") as found:
-        assert found == folder
-
-
-def test_what_is_printed_is_not_lost_with_a_page_that_cannot_be_written(
-    run_heapfit: Heapfit, folders: list[Path]
-) -> None:
-    words = ("--page", "/proc/sys/page.html", "--json", "--allocators", "glibc")
-    result = run_heapfit("profile", folders[0], *words)
-    assert result.returncode == 1
-    assert "name another place with --page" in result.stderr
-    assert json.loads(result.stdout)["profile"]

@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import plotly.graph_objects
 import pytest
 from browser import Browser, Page
 from heapfit.errors import HeapfitError
-from heapfit.profile import figures, figures_of_time, tables
-from heapfit.profile.answers import advice
+from heapfit.profile import tables
 from heapfit.profile.model import Profile
-from heapfit.profile.page import MOST_RECORDINGS, page, save_page
-from profile_data import busy_recording, calm, changed, course, recording, server, several
+from heapfit.profile.page import page, save_page
+from profile_data import busy_recording, calm, changed, recording, server
 
 pytestmark = pytest.mark.full
 
@@ -72,35 +69,6 @@ def test_the_page_begins_with_the_facts() -> None:
     assert "/usr/sbin/server --port 7000 --workers 4" in head
 
 
-@pytest.mark.parametrize("make", [calm, server, several])
-def test_every_section_ends_in_its_advice(make: Any) -> None:
-    profile = make()
-    html = page(profile, "x.hft")
-    for name, each in advice(profile, "x.hft").items():
-        section = html.partition(f'<h2 id="{name}">')[2].partition("</section>")[0]
-        last = section.rpartition('<p class="advice')[2]
-        words = re.sub(r"<[^>]+>", "", last).replace("&#39;", "'")
-        assert each.sentence.replace("`", "")[-60:].replace(">", "&gt;") in words
-
-
-def test_what_is_to_be_done_stands_at_the_top_and_else_that_nothing_is() -> None:
-    text = text_of(server()).partition("What this recording lacks")[0]
-    for feature in ("decay_ms", "contexts", "pools", "zeroed_reserve", "the program"):
-        assert feature in text
-    assert "Nothing in this profile asks for an option" in text_of(calm())
-
-
-def test_numbers_are_there_without_scripts() -> None:
-    text = text_of(server())
-    for shown in (
-        "session_new (session.c:118)",
-        "accept_client (net.c:61)",
-        "io → worker 1",
-        "57 %",
-    ):
-        assert shown in text
-
-
 def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
     chains = [
         ["xmalloc", "node_new"],
@@ -113,12 +81,6 @@ def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
     assert found is not None
     assert [row[0].text for row in found.rows] == ["node_new", "key_new", "text_new"]
     assert found.rows[1][0].detail == "xmalloc ← dup ← key_new"
-
-
-def test_problems_of_a_recording_are_told() -> None:
-    assert "12 frees were of blocks from before the recording" in text_of(server())
-    assert "server.hft.4713: 12 frees" in text_of(several())
-    assert "What this recording lacks" not in text_of(calm())
 
 
 def test_estimates_of_a_sample_carry_their_error() -> None:
@@ -136,105 +98,7 @@ def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
         save_page(calm(), tmp_path / "missing" / "profile.html")
 
 
-# -------------------------------------------------------------------------- figures
-
-
-def drawings(profile: Profile) -> list[dict[str, Any]]:
-    made = [
-        draw(profile)
-        for draw in (
-            figures.sizes,
-            figures.lifetimes,
-            figures.threads,
-            figures.peak,
-            figures.rounding,
-            figures.end,
-        )
-    ]
-    over_time = [
-        draw(profile, number)
-        for number in range(len(profile.recordings))
-        for draw in (figures_of_time.memory, figures_of_time.rate)
-    ]
-    return [each.figure for each in [*made, *over_time] if each]
-
-
-@pytest.mark.parametrize("make", [calm, server, several])
-def test_plotly_accepts_every_property_of_every_figure(make: Any) -> None:
-    made = drawings(make())
-    assert made
-    for figure in made:
-        plotly.graph_objects.Figure(figure)
-
-
-def test_a_long_course_is_drawn_with_its_peak_and_its_sum() -> None:
-    live = [1 << 20] * 5_000 + [9 << 20] + [1 << 20] * 5_000
-    made = course(live, [None] * len(live), step_ns=10_000_000, rate=7)
-    profile = changed(calm(), recordings=[recording(course=made)])
-    line = figures_of_time.memory(profile, 0).figure["data"][0]
-    assert len(line["y"]) <= 1_000
-    assert max(line["y"]) == 9
-    rates = figures_of_time.rate(profile, 0).figure["data"][0]["y"]
-    assert set(rates) == {700.0}
-
-
-def test_what_was_not_looked_at_is_not_drawn() -> None:
-    made = course([1 << 20] * 10, [None] * 10)
-    profile = changed(calm(), recordings=[recording(course=made)])
-    data = figures_of_time.memory(profile, 0).figure["data"]
-    assert [line["name"] for line in data] == ["live"]
-
-
-def test_each_row_of_lifetimes_is_all_of_its_blocks() -> None:
-    found = figures.lifetimes(calm())
-    assert found is not None
-    for row in found.figure["data"][0]["z"]:
-        assert sum(each or 0 for each in row) == pytest.approx(100, abs=1)
-
-
-def test_bursts_are_drawn_above_the_rate_a_row_for_each_thread() -> None:
-    figure = figures_of_time.rate(server(), 0).figure
-    assert [line.get("yaxis") for line in figure["data"]] == [None, "y2", "y2", "y2", "y2"]
-    assert figure["layout"]["yaxis2"]["ticktext"][0] == "worker 1"
-    assert all(len(line["x"]) == 3 * 120 for line in figure["data"][1:])
-
-
 # -------------------------------------------------------------------------- browser
-
-
-@pytest.mark.parametrize("make", [calm, server, several])
-@pytest.mark.full
-def test_every_figure_is_drawn(browser: Browser, tmp_path: Path, make: Any) -> None:
-    shown = drawn(browser, tmp_path, make())
-    empty = "[...document.querySelectorAll('.plot')].filter(p => !p.querySelector('.main-svg'))"
-    assert shown.evaluate(f"{empty}.length") == 0
-    assert shown.evaluate("document.querySelectorAll('.plot').length") >= 7
-
-
-@pytest.mark.parametrize("width", [PHONE, TABLET, DESKTOP])
-@pytest.mark.full
-def test_nothing_is_wider_than_the_window(browser: Browser, tmp_path: Path, width: int) -> None:
-    shown = drawn(browser, tmp_path, server(), width)
-    assert shown.evaluate("document.documentElement.scrollWidth") == width
-    spilled = (
-        "[...document.querySelectorAll('.plot')].filter(plot =>"
-        " plot.querySelector('.main-svg').getBoundingClientRect().right > innerWidth).length"
-    )
-    assert shown.evaluate(spilled) == 0
-
-
-@pytest.mark.full
-def test_texts_in_figures_follow_the_colour_scheme(browser: Browser, tmp_path: Path) -> None:
-    shown = drawn(browser, tmp_path, server())
-    texts = (
-        "['.y2tick text', '.barlayer text', '.heatmaplayer text', '.xtick text'].map("
-        "each => getComputedStyle(document.querySelector('.plot ' + each)).fill)"
-    )
-    light = shown.evaluate(texts)
-    shown.look(DESKTOP, dark=True)
-    dark = shown.evaluate(texts)
-    assert len(set(light)) == len(set(dark)) == 1
-    assert light != dark
 
 
 @pytest.mark.full
@@ -258,26 +122,3 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
     assert shown.evaluate("document.scripts.length") == 4  # data, library, page, unpacked library
     text = shown.evaluate("document.body.innerText")
     assert all(name in text for name in HOSTILE[:3])
-
-
-@pytest.mark.full
-def test_the_highest_peaks_of_many_processes_are_drawn(browser: Browser, tmp_path: Path) -> None:
-    many = [busy_recording(pid=i, peak__bytes=(i + 1) << 20) for i in range(9)]
-    shown = drawn(browser, tmp_path, changed(several(), recordings=many))
-    captions = shown.evaluate(
-        "[...document.querySelectorAll('figcaption')].map(each => each.innerText)"
-    )
-    assert captions == [f"server ({pid})" for pid in (8, 7, 6, 5)] * 2
-    assert len(captions) == 2 * MOST_RECORDINGS
-
-
-@pytest.mark.full
-def test_paper_has_the_table_that_is_folded_on_the_screen(browser: Browser, tmp_path: Path) -> None:
-    shown = drawn(browser, tmp_path, server())
-    shown.evaluate(
-        "addEventListener('beforeprint', () =>"
-        " { window.open_then = document.querySelectorAll('details[open]').length; })"
-    )
-    shown.print_to(tmp_path / "profile.pdf")
-    assert shown.evaluate("open_then") == 1
-    assert shown.errors == []

@@ -9,7 +9,6 @@ from pathlib import Path
 import profile_tables
 import pytest
 from heapfit import catalogue
-from heapfit.errors import HeapfitError
 from heapfit.profile import analyse, rounding
 from heapfit.records import InstalledAllocator
 from profile_tables import Block, Tables, complete, write
@@ -67,52 +66,6 @@ def test_glibc_keeps_eight_bytes_of_each_sixteen_for_itself() -> None:
 def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
     found = rounding.usable_sizes(built(tmp_path, DOUBLING + TELLS), [1, 17, 33, 1000])
     assert found == {1: 16, 17: 32, 33: 64, 1000: 1024}
-
-
-def test_blocks_that_are_given_whole_now_and_then_do_not_count(tmp_path: Path) -> None:
-    """As glibc does with a free block that is 16 bytes too large."""
-    generous = DOUBLING.replace("whole = 16;", "whole = ++calls % 8 ? 16 : 32;")
-    generous = generous.replace("static size_t used;", "static size_t used, calls;")
-    found = rounding.usable_sizes(built(tmp_path, generous + TELLS), [1, 1 << 19])
-    assert found == {1: 16, 1 << 19: 1 << 19}
-
-
-def test_a_library_that_does_not_tell_is_not_asked_through_another(tmp_path: Path) -> None:
-    with pytest.raises(HeapfitError, match="no malloc_usable_size"):
-        rounding.usable_sizes(built(tmp_path, DOUBLING), [24])
-
-
-def test_an_allocator_that_repeats_the_size_has_told_nothing(tmp_path: Path) -> None:
-    repeats = DOUBLING.replace("*block = whole", "*block = size") + TELLS
-    with pytest.raises(HeapfitError, match="asked for"):
-        rounding.usable_sizes(built(tmp_path, repeats), [24])
-
-
-def test_a_size_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Sequence[int]] = []
-    real = rounding._asked
-
-    def counted(allocator: InstalledAllocator, sizes: Sequence[int]) -> list[int]:
-        asked.append(sizes)
-        return real(allocator, sizes)
-
-    monkeypatch.setattr(rounding, "_asked", counted)
-    rounding.usable_sizes(glibc(), [24, 48])
-    rounding.usable_sizes(glibc(), [24, 48, 100])
-    rounding.usable_sizes(glibc(), [100])
-    assert asked == [[24, 48], [100]]
-
-
-def test_what_is_kept_and_no_table_is_asked_again() -> None:
-    rounding.usable_sizes(glibc(), [24])
-    [kept] = rounding._kept(glibc()).parent.iterdir()
-    for nonsense in ("", "{", "[1]", '{"a": 1}'):
-        kept.write_text(nonsense)
-        assert rounding.usable_sizes(glibc(), [24]) == {24: 24}
-
-
-def test_blocks_too_large_to_try_count_as_whole_pages() -> None:
-    assert rounding.usable_sizes(glibc(), [(1 << 40) + 1]) == {(1 << 40) + 1: (1 << 40) + 4096}
 
 
 def test_waste_is_of_all_allocations_and_of_the_peak(tmp_path: Path) -> None:

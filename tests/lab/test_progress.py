@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import study_of, system_allocator, workload
-from heapfit.cli.progress import ManyProgress, StudyProgress
+from heapfit.cli.progress import StudyProgress
 from heapfit.records import Factor, Precision, StoppingRule, Study, WorkloadMetric
 from heapfit.study import execute
 from heapfit.study.plan import extended
@@ -65,19 +65,6 @@ def test_a_terminal_shows_what_runs_what_remains_and_the_medians(tmp_path: Path)
     assert len(re.findall(r"10  n = 2", last)) == 2
 
 
-def test_of_many_settings_the_one_that_runs_is_shown(tmp_path: Path) -> None:
-    many = Factor(name="threads", levels=[str(level) for level in range(5)])
-    text = shown(small_study(factors=[many]), tmp_path, terminal=True)
-    headings = re.findall(r"so far +(threads = \d(?: +threads = \d)*)", text)
-    assert set(headings) == {f"threads = {level}" for level in range(5)}
-
-
-def test_medians_go_on_from_an_earlier_run(tmp_path: Path) -> None:
-    shown(small_study(), tmp_path, terminal=True)
-    longer = small_study().model_copy(update={"replicates": 3})
-    assert "10  n = 3" in shown(longer, tmp_path, terminal=True)
-
-
 def test_without_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
     written = io.StringIO()
     study = small_study(factors=[THREADS])
@@ -113,17 +100,3 @@ def test_a_look_tells_how_precise_the_study_is_and_how_far_it_goes(
             f"0/{len(longer.plan)} {len(longer.plan)} remain, 1 min 5 s left, known to 3.1 %"
             in text
         )
-
-
-def test_a_series_counts_the_trials_of_all_its_parts(tmp_path: Path) -> None:
-    written = io.StringIO()
-    studies = [small_study(), small_study(factors=[THREADS])]
-    planned = sum(len(study.plan) for study in studies)
-    console = Console(file=written, force_terminal=True, width=120, height=40)
-    with ManyProgress(console, planned) as progress:
-        for number, study in enumerate(studies):
-            execute(study, tmp_path / str(number), progress)
-        assert (progress.done, progress.planned) == (planned, planned)
-    text = _ESCAPE.sub("", written.getvalue())
-    assert f"{len(studies[0].plan)}/{planned}" in text
-    assert f"{planned}/{planned} 0 remain" in text

@@ -180,32 +180,11 @@ def test_each_object_has_the_lines_that_led_to_it(
 
 
 @pytest.mark.parametrize("python", pythons(11, 12, 13))
-def test_code_that_is_gone_keeps_its_name_and_what_takes_its_place_has_its_own(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
-) -> None:
-    found = shop_chains(record(run_heapfit, tmp_path, "--", python, shop))
-    caller = f"shop.py:{line_of('made[f')} gone"
-    for number in range(300):
-        line = f"made_{number}.py:{number % 7 + 1} made_{number}"
-        assert sum(count for chain, count in found.items() if chain[:2] == (line, caller)) == 1
-
-
-@pytest.mark.parametrize("python", pythons(11, 12, 13))
 def test_a_sample_has_lines_too(
     run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
 ) -> None:
     trace = record(run_heapfit, tmp_path, "--sample", "1k", "--", python, shop)
     assert shop_chains(trace)[SESSION] > 100
-
-
-@pytest.mark.parametrize("python", pythons(10))
-def test_another_version_has_the_frames_of_its_interpreter(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
-) -> None:
-    trace = record(run_heapfit, tmp_path, "--", python, shop)
-    sites, _ = tables(trace)
-    assert any(each["function"] == "_PyEval_EvalFrameDefault" for each in sites.values())
-    assert not any(lines(sites, site) for site in sites)
 
 
 def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_names(

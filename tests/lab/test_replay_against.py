@@ -96,12 +96,6 @@ def test_the_same_ranking_is_one_and_the_reverse_is_minus_one() -> None:
     assert time.places[-1].replayed == pytest.approx(4)
 
 
-def test_one_pair_of_six_in_another_order_is_two_thirds() -> None:
-    replay = replayed(ranked(1, 2, 4, 3), ranked(1, 2, 3, 4))
-    real = summary({"wall_s": ranked(1, 2, 3, 4)}, "wall_s")
-    assert agreements(replay, real)[0].tau == pytest.approx(4 / 6)
-
-
 def test_of_a_rate_more_is_better() -> None:
     replay = replayed(ranked(1, 2, 3, 4), ranked(1, 2, 3, 4))
     real = summary({"requests_per_s": ranked(40, 30, 20, 10)}, "requests_per_s", "higher")
@@ -109,16 +103,6 @@ def test_of_a_rate_more_is_better() -> None:
     assert time.tau == pytest.approx(1)
     assert time.real_metric == "requests_per_s"
     assert time.places[-1].real == pytest.approx(4)
-
-
-def test_a_study_that_memory_decides_has_its_wall_time() -> None:
-    replay = replayed(ranked(1, 2, 3, 4), ranked(4, 3, 2, 1))
-    figures = {"wall_s": ranked(1, 2, 3, 4), "peak_rss_bytes": ranked(4, 3, 2, 1)}
-    found = agreements(replay, summary(figures, "peak_rss_bytes"))
-    assert [(each.real_metric, each.tau) for each in found] == [
-        ("wall_s", pytest.approx(1)),
-        ("peak_rss_bytes", pytest.approx(1)),
-    ]
 
 
 def test_only_allocators_in_both_are_ranked() -> None:

@@ -14,7 +14,7 @@ from conftest import Heapfit, assert_one_line
 from heapfit.records import Factor, Study, Trial, TrialStatus
 from heapfit.report.rows import Rows, csv_text
 from heapfit.study import Journal
-from report_data import METRICS, Faults, make_study, make_trials
+from report_data import Faults, make_study, make_trials
 
 
 @pytest.fixture
@@ -75,44 +75,11 @@ def test_parquet_has_the_same_rows_with_types_and_units(
     assert described == {b"label": b"Peak RSS", b"unit": b"bytes", b"better": b"lower"}
 
 
-def test_names_that_meet_are_told_apart() -> None:
-    odd = [
-        each.model_copy(update={"name": name})
-        for each, name in zip(METRICS[:2], ("block", "size"), strict=True)
-    ]
-    factor = Factor(name="size", levels=["1"])
-    study = make_study(("glibc", "heapfit"), factors=[factor], metrics=odd, primary="block")
-    rows = Rows({"a": (study, []), "b": (make_study(), [])})
-    assert {"size", "metric.size", "block", "metric.block", "wall_s"} <= set(rows.columns)
-    assert len(set(rows.columns)) == len(rows.columns)
-
-
-def test_of_a_variant_the_allocator_is_the_one_that_it_is_of() -> None:
-    study = make_study(("glibc", "tuned"))
-    plain, tuned = study.allocators
-    allocators = [plain, tuned.model_copy(update={"variant_of": plain})]
-    study = study.model_copy(update={"allocators": allocators})
-    rows = list(Rows({"a": (study, make_trials(study))}))
-    assert {(row["treatment"], row["allocator"]) for row in rows} == {
-        ("glibc", "glibc"),
-        ("tuned", "glibc"),
-    }
-
-
-def test_parts_of_a_study_are_rows_of_one_table() -> None:
-    first, second = make_study(cores=[1]), make_study(("glibc", "heapfit"), cores=[2])
-    parts = {name: (each, make_trials(each)) for name, each in (("a", first), ("b", second))}
-    rows = list(csv.DictReader(io.StringIO(csv_text(parts))))
-    assert [row["study"] for row in rows] == ["a"] * len(first.plan) + ["b"] * len(second.plan)
-
-
 @pytest.mark.parametrize(
     ("options", "code", "said"),
     [
         (["--csv", "none/a.csv"], 2, "there is no folder none for a.csv; make it"),
         (["--csv", "--json"], 2, "--csv and --parquet write trials alone"),
-        (["--parquet", "/dev/null/none"], 2, "there is no folder /dev/null for none"),
-        (["--csv", "/dev/full/none"], 2, "there is no folder /dev/full for none"),
     ],
 )
 def test_what_cannot_be_written_is_explained(

@@ -5,17 +5,17 @@ from __future__ import annotations
 import io
 
 import pytest
-from heapfit.records import Study, Summary, Trial, TrialStatus
+from heapfit.records import Study, Summary, TrialStatus
 from heapfit.report import conclusions, terminal
 from heapfit.report.results import Results
 from heapfit.statistics import read, summarise
 from heapfit.text import DASH, TERMINAL_DIGITS, ratio
-from report_data import METRICS, RATE, Faults, make_study, make_trials
+from report_data import METRICS, Faults, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
 from test_report_words import summary_with
 
-WIDTHS = [80, 120, 200]
+WIDTHS = [80, 200]
 
 
 def shown(summary: Summary, width: int = 200, colour: bool = False) -> str:
@@ -43,40 +43,12 @@ def test_no_line_is_wider_than_the_terminal_and_no_number_is_torn(width: int) ->
     assert sum(line.startswith("baseline") for line in lines) == 2  # a table per number of cores
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_answer_is_there_at_every_width(width: int) -> None:
-    text = " ".join(shown(measured(make_study()), width).split())
-    assert "XML transformation (xalan), 1 core" in text
-    assert "XML transformation (xalan), 2 cores" in text
-    assert "On wall time, heapfit leads; mimalloc cannot be told apart from it" in text
-    assert "On peak RSS, jemalloc leads, ahead of all the others (0.91x of glibc)." in text
-
-
-def test_a_narrow_terminal_drops_metrics_from_the_right_and_names_them() -> None:
-    summary = measured(make_study())
-    narrow = " ".join(shown(summary, 80).split())
-    assert "4 more metrics in the report or a wider terminal: Minor faults," in narrow
-    assert "more metric" not in shown(summary, 200)
-
-
 def test_memory_is_there_before_what_only_explains_it() -> None:
     """Of eighty columns, and of sixty: it is the other half of the answer."""
     for width in (60, 80):
         lines = shown(measured(make_study()), width).splitlines()
         header = next(line for line in lines if line.strip().startswith("Wall  "))
         assert header.index("Wall") < header.index("Peak") < header.index("User")
-
-
-def test_even_a_very_narrow_terminal_shows_the_primary_metric() -> None:
-    first = shown(measured(make_study()), 40).splitlines()
-    assert any("Wall" in line for line in first)
-    assert any("0.87x" in line for line in first)
-
-
-def test_the_primary_metric_comes_first() -> None:
-    study = make_study(metrics=[*METRICS, RATE], primary=RATE.name)
-    header = next(line for line in shown(measured(study)).splitlines() if "faults" in line)
-    assert header.split()[0] == "Requests"
 
 
 def test_a_cell_has_median_ratio_and_interval() -> None:
@@ -107,19 +79,6 @@ def test_the_mark_of_the_best_mean_stands_beside_the_ratio_of_means() -> None:
     assert "* beside a ratio or difference: the best mean of its column" in text
 
 
-def test_the_best_of_a_column_is_marked_without_colour_and_bold_with_it() -> None:
-    summary = measured(make_study(cores=[1]))
-    row = next(line for line in shown(summary).splitlines() if line.startswith("heapfit"))
-    assert f"{terminal.BEST}{conclusions.UNDECIDED}" in row or f" {terminal.BEST}0." in row
-    assert "\x1b[1m" in shown(summary, colour=True)
-
-
-def test_colours_add_nothing_that_the_plain_text_does_not_say() -> None:
-    styled = shown(measured(make_study()), colour=True)
-    codes = {part.split("m")[0] for part in styled.split("\x1b[")[1:]}
-    assert codes <= {"0", "1", "2"}  # reset, bold, dim: no colour at all
-
-
 def test_a_ratio_that_may_be_one_is_marked() -> None:
     text = shown(measured(make_study(cores=[1])))
     assert conclusions.UNDECIDED in next(li for li in text.splitlines() if li.startswith("heapfit"))
@@ -132,40 +91,6 @@ def test_problems_are_listed_below_in_plain_words() -> None:
     below = text[text.index("Problems") :]
     assert "! tcmalloc, 1 core: 3 of 15 trials failed: killed by signal 11 (SIGSEGV)" in below
     assert "12 to 15 trials" in text
-
-
-def test_an_allocator_without_a_figure_has_a_row_all_the_same() -> None:
-    faults = Faults(status={"tcmalloc": (-9, TrialStatus.TIMEOUT, "after 60 s")})
-    lines = shown(measured(make_study(cores=[1]), faults)).splitlines()
-    row = next(line for line in lines if line.startswith("tcmalloc"))
-    assert set(row.split()[1:]) == {"-"}
-    assert "15 of 15 trials ran past the time limit: after 60 s" in "\n".join(lines)
-
-
-def test_failures_only_give_no_table_but_the_reasons() -> None:
-    study = make_study()
-    failed = {a.name: (-9, TrialStatus.FAILED, "cannot start xalan") for a in study.allocators}
-    text = shown(measured(study, Faults(status=failed)), 80)
-    assert "No trial that counts has succeeded" in text
-    assert text.count("cannot start xalan") == 20  # 5 allocators, 2 numbers of cores, warm-ups too
-
-
-def test_a_single_allocator_is_no_comparison() -> None:
-    text = shown(measured(make_study(allocators=["glibc"], cores=[1])), 80)
-    assert "Only glibc has a figure on wall time" in text
-
-
-def test_one_replicate_has_no_interval_and_claims_nothing() -> None:
-    text = " ".join(shown(measured(make_study(replicates=1, warmups=0)), 80).split())
-    assert "With 1 trial per allocator nothing can be shown on wall time; at least 3" in text
-    assert "interval" not in text
-    assert DASH not in text
-
-
-def test_before_the_first_trial_nothing_breaks() -> None:
-    study = make_study()
-    nothing: list[Trial] = []
-    assert "0 of 160 trials are done" in shown(summarise(read(study, nothing)))
 
 
 def test_names_and_commands_cannot_act_on_the_terminal() -> None:

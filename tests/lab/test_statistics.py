@@ -5,53 +5,14 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-import numpy as np
 import pytest
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.records import Estimate, Study, Trial, TrialStatus, Verdict
 from heapfit.statistics import coverage, median_interval, read, summarise
-from heapfit.statistics.median import interval_rank, median_intervals
-
-# Confidence level in percent of the interval [x(k), x(n+1-k)] for a population's median, by (n, k),
-# from the textbook table A.7, "Confidence Intervals for the Population Median", as reproduced at
-# coursehero.com/file/5646626/A7.
-PUBLISHED_LEVELS = {
-    (2, 1): 50.0,
-    (3, 1): 75.0,
-    (4, 1): 87.5,
-    (5, 1): 93.8,
-    (6, 1): 96.9,
-    (6, 2): 78.1,
-    (7, 1): 98.4,
-    (8, 1): 99.2,
-    (8, 2): 93.0,
-    (9, 2): 96.1,
-    (9, 3): 82.0,
-    (10, 2): 97.9,
-    (10, 3): 89.1,
-    (11, 2): 98.8,
-    (11, 3): 93.5,
-    (12, 3): 96.1,
-    (13, 3): 97.8,
-    (14, 3): 98.7,
-    (14, 4): 94.3,
-    (15, 4): 96.5,
-    (16, 4): 97.9,
-    (17, 5): 95.1,
-    (18, 5): 96.9,
-    (19, 5): 98.1,
-    (19, 6): 93.6,
-    (20, 6): 95.9,
-    (20, 7): 88.5,
-}
+from heapfit.statistics.median import interval_rank
 
 
-@pytest.mark.parametrize(("n", "rank"), PUBLISHED_LEVELS)
-def test_coverage_is_that_of_the_published_table(n: int, rank: int) -> None:
-    assert coverage(n, rank) * 100 == pytest.approx(PUBLISHED_LEVELS[n, rank], abs=0.051)
-
-
-@pytest.mark.parametrize("n", range(6, 21))
+@pytest.mark.parametrize("n", [6, 11, 20])
 def test_the_narrowest_interval_that_still_covers_95_percent_is_chosen(n: int) -> None:
     rank = interval_rank(n)
     assert coverage(n, rank) >= 0.95
@@ -66,28 +27,6 @@ def test_agrees_with_the_example_of_the_r_package_statpsych() -> None:
     assert (interval.median, interval.low, interval.high) == (20.7, 10.8, 30.9)
 
 
-def test_agrees_with_a_textbook_sign_test_interval() -> None:
-    """Nine observations: the interval runs from the second to the eighth (P(2 <= W <= 7) = 0.9609,
-    W ~ Bin(9, 1/2)), as worked out at math.stackexchange.com/questions/1694981."""
-    walk_minutes = [23.92, 26.55, 31.17, 32.14, 33.14, 41.43, 44.29, 48.42, 55.26]
-    interval = median_interval(walk_minutes)
-    assert (interval.low, interval.high) == (26.55, 48.42)
-    assert round(interval.coverage, 4) == 0.9609
-
-
-@pytest.mark.parametrize(("n", "level"), [(1, 0.0), (2, 0.5), (3, 0.75), (5, 0.9375)])
-def test_too_few_observations_give_their_range_and_say_its_true_level(n: int, level: float) -> None:
-    sample = [float(figure) for figure in range(n)]
-    interval = median_interval(sample)
-    assert (interval.low, interval.high) == (0.0, n - 1.0)
-    assert interval.coverage == level
-
-
-def test_the_median_of_nothing_is_an_error() -> None:
-    with pytest.raises(ValueError, match="nothing"):
-        median_interval([])
-
-
 @pytest.mark.parametrize("n", [6, 10, 15])
 def test_intervals_cover_a_skewed_populations_median_as_often_as_they_say(n: int) -> None:
     """Lognormal like run times; three standard errors of the share of 4000 are under 1.1 %."""
@@ -97,16 +36,6 @@ def test_intervals_cover_a_skewed_populations_median_as_often_as_they_say(n: int
         interval = median_interval([rng.lognormvariate(0, 1) for _ in range(n)])
         hits += interval.low <= 1.0 <= interval.high
     assert hits / 4000 == pytest.approx(coverage(n, interval_rank(n)), abs=0.011)
-
-
-def test_medians_of_many_samples_are_those_of_each() -> None:
-    dice = random.Random(3)
-    samples = [[dice.gauss(0, 1) for _ in range(size)] for size in range(1, 40)]
-    dice.shuffle(samples)
-    table = np.full((40, 50), np.nan)
-    for row, sample in zip(table, samples, strict=False):
-        row[dice.sample(range(50), len(sample))] = sample
-    assert median_intervals(table) == [*map(median_interval, samples), None]
 
 
 # ------------------------------------------------------------------------- summary
@@ -187,30 +116,3 @@ def test_failed_trials_are_problems_and_no_figures() -> None:
     verdict = verdict_of(study, failed)
     assert verdict is not None
     assert (verdict.estimate, verdict.blocks, verdict.low, verdict.p) == (2.0, 2, None, None)
-
-
-def test_a_block_without_a_baseline_gives_no_ratio() -> None:
-    study = two_allocators(1)
-    trials = [
-        each
-        for each in trials_of(study, {"glibc": [1], "heapfit": [2]})
-        if each.planned.allocator == "heapfit"
-    ]
-    assert estimate_of(study, trials, "heapfit").median == 2.0
-    assert verdict_of(study, trials) is None
-
-
-def test_there_is_no_ratio_to_zero() -> None:
-    study = two_allocators(1)
-    verdict = verdict_of(study, trials_of(study, {"glibc": [0], "heapfit": [2]}))
-    assert verdict is not None
-    assert (verdict.subject, verdict.estimate) == ("difference", 2.0)
-
-
-def test_an_unfinished_study_has_a_summary() -> None:
-    study = two_allocators(4)
-    trials = trials_of(study, {"glibc": [1, 2, 3, 4], "heapfit": [1, 2, 3, 4]})[:5]
-    summary = summarise(read(study, trials))
-    assert (summary.trials_done, summary.trials_planned) == (5, 10)
-    assert {estimate.n for estimate in summary.estimates} <= {1, 2}
-    assert summarise(read(study, [])).estimates == []

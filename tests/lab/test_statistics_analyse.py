@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from design_data import grid, simulated, study_of, trial_of
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
-from heapfit.statistics import analyse, analyse_all, read
-from heapfit.statistics.fitted import model_of
-from heapfit.statistics.observations import figures_of, sample
-from report_data import Faults, make_study, make_trials
+from heapfit.statistics import analyse, read
 
 SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
 
@@ -50,19 +46,6 @@ def test_one_trial_in_each_cell_leaves_no_test_of_the_highest_interaction() -> N
     assert "more than 2 factors" in analysis.left_out
 
 
-def test_one_trial_in_each_cell_of_two_factors_leaves_main_effects() -> None:
-    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1, "c": 1}, 1, 0.02, {"size": "123"})
-    analysis = analysed(*made)
-    assert sources(analysis) == ["allocator", "size", "residual", "total"]
-    assert "The interactions" in analysis.left_out
-
-
-@pytest.mark.parametrize("slower", [{"a": 1.0}, {"a": 1.0, "b": 1.0}])
-def test_nothing_to_analyse_in_single_trials(slower: dict[str, float]) -> None:
-    study, trials = simulated(np.random.default_rng(1), slower, 1, 0.02)
-    assert analyse(read(study, trials), "wall_s") is None
-
-
 def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
     assert analyse(read(study, []), "wall_s") is None
@@ -88,20 +71,6 @@ def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() ->
     assert "8 failed trials" in analysis.left_out
 
 
-def test_cores_not_yet_run_are_left_out_and_the_allocators_stay() -> None:
-    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, {"cores": ["1", "2"]})
-    study, trials = made
-    analysis = analysed(study, [trial for trial in trials if trial.planned.cores == 1])
-    assert analysis.factors == ["allocator"]
-    assert "cores 2: no good figure of wall_s at all." in analysis.left_out
-    assert analysis.letters[0].cells[0].column == "1"
-
-
-def test_a_study_that_is_still_running_can_be_analysed() -> None:
-    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, SIZES)
-    assert [cell.n for cell in analysed(study, trials[:31]).letters[0].cells][:1] == [3]
-
-
 def test_blocks_of_one_allocator_each_are_left_out_of_the_model() -> None:
     study = study_of("ab", {})
     dice = np.random.default_rng(1)
@@ -115,13 +84,6 @@ def test_blocks_of_one_allocator_each_are_left_out_of_the_model() -> None:
     assert "Blocks are left out" in analysis.left_out
 
 
-def test_warm_ups_do_not_count() -> None:
-    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
-    planned = trials[0].planned.model_copy(update={"warmup": True})
-    warm = trials[0].model_copy(update={"planned": planned, "metrics": {"wall_s": 1e9}})
-    assert analysed(study, [*trials, warm]) == analysed(study, trials)
-
-
 def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
     factors = {"option.decay_ms": ["0", "10"]}
     analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1}, 6, 0.02, factors))
@@ -131,31 +93,3 @@ def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
         "option.decay_ms",
     )
     assert analysis.letters[0].cells[0].upper == "A"
-
-
-def test_all_metrics_are_analysed_as_each_alone() -> None:
-    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
-    assert analyse_all(read(study, trials)) == [analysed(study, trials)]
-    assert analyse_all(read(study, trials), ["unknown"]) == []
-
-
-def test_metrics_of_the_same_trials_share_their_layout_and_its_model() -> None:
-    study = make_study(replicates=5)
-    trials = make_trials(study, Faults(without={"heapfit": (3, "wall_s")}))
-    readings = read(study, trials)
-    names = ("wall_s", "user_s", "peak_rss_bytes")
-    wall, user, rss = (sample(readings, figures_of(readings, name), name) for name in names)
-    assert wall is not None
-    assert user is not None
-    assert rss is not None
-    assert user.layout is rss.layout
-    assert user.layout is not wall.layout
-    assert len(wall.figures) == len(user.figures) - 2 * len(study.cores)
-    assert model_of(user.layout) is model_of(rss.layout)
-
-
-def test_counts_with_zeros_have_differences_of_infinite_ratio() -> None:
-    analysis = analysed(*grid({"spray": "ab"}, 6, [4, 5, 6, 5, 4, 6, *[0.0] * 6]))
-    (difference,) = analysis.differences
-    assert np.isinf(difference.ratio)
-    assert difference.p < 0.001

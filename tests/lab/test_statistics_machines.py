@@ -13,8 +13,6 @@ from heapfit.statistics import read, summarise
 from heapfit.statistics.machines import machine_differences
 from scipy.stats import ttest_ind
 
-FAULTS = Metric(name="major_faults", label="Faults", unit="count", better="lower", source="wait4")
-
 
 def ran(
     figures: Mapping[str, Mapping[str, Sequence[float]]],
@@ -89,35 +87,6 @@ def test_with_two_allocators_it_is_welchs_test_of_the_differences_within_blocks(
     assert found.p == pytest.approx(expected.pvalue)
     interval = expected.confidence_interval(0.95)
     assert (np.log(found.low), np.log(found.high)) == pytest.approx((interval.low, interval.high))
-
-
-def test_of_figures_that_can_be_zero_the_differences_differ() -> None:
-    made = ran(
-        {
-            "one": {"a": [9.0, 11.0, 10.0, 12.0], "b": [0.0, 1.0, 0.0, 1.0]},
-            "two": {"a": [1.0, 0.0, 2.0, 1.0], "b": [0.0, 1.0, 0.0, 1.0]},
-        },
-        FAULTS,
-    )
-    [found] = differences(made, FAULTS)
-    assert (found.subject, found.estimate) == ("difference", pytest.approx(9.5))
-    [said] = [each for each in remarks(summarise(read(*made))) if "machine" in each]
-    assert "is +10.0 on one and +0.5 on two" in said
-
-
-def test_settings_are_taken_together() -> None:
-    one = {"a": row(1, 1.0), "b": row(2, 0.8)}
-    two = {"a": row(3, 5.0), "b": row(4, 4.0)}
-    [alone] = differences(ran({"one": one, "two": two}))
-    [both] = differences(ran({"one": one, "two": two}, factors={"size": ["1", "2"]}))
-    assert both.estimate == pytest.approx(alone.estimate)
-
-
-def test_one_machine_or_one_allocator_has_nothing_to_tell() -> None:
-    assert differences(ran({"one": {"a": row(1, 1.0), "b": row(2, 0.8)}})) == []
-    assert differences(ran({"one": {"a": row(1, 1.0)}, "two": {"a": row(2, 1.0)}})) == []
-    short = {"a": row(1, 1.0, blocks=2), "b": row(2, 0.8, blocks=2)}
-    assert differences(ran({"one": short, "two": short})) == []
 
 
 @pytest.mark.full

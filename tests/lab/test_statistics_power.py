@@ -30,12 +30,6 @@ def test_more_allocators_need_more_replicates() -> None:
     assert needed == sorted(set(needed))
 
 
-def test_more_than_anybody_would_run_is_said() -> None:
-    note = power_note(unblocked(2, 0, 5.0), 5)
-    assert note.replicates is None
-    assert note.achieved < 0.06
-
-
 def test_the_detectable_effect_has_the_power_that_it_is_named_for() -> None:
     comparison = unblocked(5, -1, 0.03)
     note = power_note(comparison, 10)

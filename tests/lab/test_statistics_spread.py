@@ -8,7 +8,6 @@ from itertools import combinations
 import numpy as np
 import pytest
 from heapfit.statistics import spread
-from heapfit.statistics.spread import steadied
 from heapfit.statistics.verdict import pairs
 from numpy.typing import NDArray
 from scipy.optimize import brentq
@@ -62,38 +61,3 @@ def test_one_that_scatters_wildly_spoils_its_own_comparisons_only(count: int) ->
         quiet = found.first > 0
         assert (found.variance[quiet] < 4 * alone.variance[quiet]).all()  # twice as wide
         assert found.variance[~quiet].min() > 10 * found.variance[quiet].max()
-
-
-def test_two_treatments_have_nobody_to_learn_from() -> None:
-    made = figures([1.0, 4.0], 6)
-    found = pairs(made, ratio=False)
-    assert found.variance == pytest.approx((made[0] - made[1]).var(ddof=1) / 6)
-    assert found.df.tolist() == [5.0]
-
-
-def test_a_pair_that_shares_too_few_blocks_stays_and_teaches_nothing() -> None:
-    made = figures([1.0, 1.0, 1.0, 1.0], 8)
-    made[3, 2:] = np.nan
-    known = pairs(made, ratio=False)
-    without = pairs(made[:3], ratio=False)
-    with_it = (known.first == 3) | (known.second == 3)
-    assert known.df[with_it].tolist() == [1.0] * 3
-    assert known.variance[~with_it] == pytest.approx(without.variance)
-
-
-def test_missing_blocks_leave_every_spread_finite_and_positive() -> None:
-    generator = np.random.default_rng(2)
-    for seed in range(50):
-        made = figures([1.0, 0.01, 3.0, 1.0, 1.0], 9, seed)
-        made[generator.random(made.shape) < 0.4] = np.nan
-        found = pairs(made, ratio=False)
-        told = found.blocks >= 3
-        assert np.isfinite(found.variance[told]).all()
-        assert (found.variance[told] > 0).all()
-        assert (found.df[told] >= found.blocks[told] - 1).all()
-
-
-def test_facts_stay_facts() -> None:
-    variance, df = steadied(np.zeros(3), np.full(3, 4.0), np.array(3))
-    assert variance.tolist() == [0.0] * 3
-    assert df.tolist() == [4.0] * 3

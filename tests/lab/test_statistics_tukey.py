@@ -12,15 +12,12 @@ from design_data import grid, simulated, trial_of
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import analyse, read
-from heapfit.statistics.effect import ratio_interval
 from heapfit.statistics.letters import letters
 from heapfit.statistics.studentized_range import critical, survival
 from heapfit.statistics.tukey import Comparisons, Estimates, compare
 from published_data import (
     INSECT_SPRAYS,
-    PLANT_GROWTH,
     SPRAYS,
-    TOOTH_GROWTH,
     WARPBREAKS,
     WARPBREAKS_FACTORS,
 )
@@ -51,26 +48,6 @@ def test_agrees_with_r_on_warpbreaks() -> None:
     assert half_width == pytest.approx(14.07564295 - 4.722222222, abs=1e-6)
 
 
-def test_agrees_with_r_on_tooth_growth() -> None:
-    """R 4.2.2: `TukeyHSD(aov(len ~ factor(dose), ToothGrowth))` prints p adj 4.24804e-05 for
-    2-1."""
-    by_dose = [TOOTH_GROWTH[i : i + 10] for i in (0, 30, 10, 40, 20, 50)]
-    made = grid({"dose": ["0.5", "1", "2"]}, 20, [x for part in by_dose for x in part])
-    found = p_values(["0.5", "1", "2"], compare(fitted(made).pooled, 1))
-    assert found["2-1"] == pytest.approx(4.24804e-05, rel=1e-4)
-    assert found["1-0.5"] == pytest.approx(2.0e-08, abs=1e-8)
-
-
-def test_agrees_with_r_on_plant_growth() -> None:
-    """R 4.2.2: `TukeyHSD(aov(weight ~ group, PlantGrowth))`."""
-    names = ["ctrl", "trt1", "trt2"]
-    found = compare(fitted(grid({"group": names}, 10, PLANT_GROWTH)).pooled, 1)
-    assert p_values(names, found) == pytest.approx(
-        {"trt1-ctrl": 0.3908711442, "trt2-ctrl": 0.1979959913, "trt2-trt1": 0.0120064240},
-        abs=1e-8,
-    )
-
-
 # R 4.2.2: `TukeyHSD(aov(sqrt(count) ~ spray, InsectSprays))`.
 SPRAYS_IN_R = {
     "B-A": 0.9975245193,
@@ -96,7 +73,7 @@ def test_agrees_with_r_on_insect_sprays() -> None:
     assert p_values(SPRAYS, compare(estimates, 0.5)) == pytest.approx(SPRAYS_IN_R, abs=1e-8)
 
 
-@pytest.mark.parametrize(("k", "df"), [(2, 7.5), (3, 1.0), (3, 10.0), (7, 112.0), (40, 1000.0)])
+@pytest.mark.parametrize(("k", "df"), [(3, 1.0), (40, 1000.0)])
 def test_the_studentized_range_is_scipys(k: int, df: float) -> None:
     quantities = np.array([0.5, 2.0, 3.5, 5.0, 12.0])
     expected = stats.studentized_range.sf(quantities, k, df)
@@ -114,7 +91,7 @@ def test_the_studentized_range_is_rs() -> None:
 # ---------------------------------------------------------------------------------- intervals
 
 
-@pytest.mark.parametrize("exponent", [1.0, 0.5, 0.0, -0.5, -1.0])
+@pytest.mark.parametrize("exponent", [1.0, 0.0, -1.0])
 def test_an_interval_excludes_one_exactly_when_the_test_rejects(exponent: float) -> None:
     generator = np.random.default_rng(11)
     rejected = 0
@@ -126,16 +103,6 @@ def test_an_interval_excludes_one_exactly_when_the_test_rejects(exponent: float)
             assert (p < 0.05) == (not low <= 1 <= high)
             rejected += p < 0.05
     assert 20 < rejected < 100  # both cases were seen
-
-
-def test_a_ratio_to_what_may_be_zero_has_no_upper_bound() -> None:
-    means = np.array([10.0, 10.0]), np.array([0.0, 1.0])
-    variances = np.ones(2), np.ones(2), np.zeros(2)
-    ratio, low, high = ratio_interval(means, variances, np.full(2, 3.0), 1)
-    assert np.isinf(ratio[0])
-    assert ratio[1] == 10
-    assert (low >= 0).all()
-    assert np.isinf(high).all()
 
 
 @pytest.mark.full
@@ -170,7 +137,7 @@ def split(mark: str) -> list[str]:
     return parts
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(6))
 def test_letters_tell_exactly_what_differs(seed: int) -> None:
     dice = random.Random(seed)
     n = dice.randint(2, 9)
@@ -179,20 +146,6 @@ def test_letters_tell_exactly_what_differs(seed: int) -> None:
     marks = letters(order, pairs)
     for first, second in combinations(range(n), 2):
         assert share(marks, first, second) == ((first, second) not in pairs)
-
-
-def test_letters_run_from_the_first_of_the_order() -> None:
-    assert letters([2, 1, 0], [(0, 2), (0, 1), (1, 2)]) == ["c", "b", "a"]
-
-
-def test_no_difference_is_one_letter() -> None:
-    assert letters([0, 1, 2], []) == ["a", "a", "a"]
-
-
-def test_thirty_different_means_have_thirty_letters() -> None:
-    marks = letters(range(30), combinations(range(30), 2))
-    assert marks[25:28] == ["z", "a2", "b2"]
-    assert len(set(marks)) == 30
 
 
 # The paper's two-way notation: made so that who differs from whom is beyond doubt.
@@ -218,47 +171,6 @@ def test_upper_case_compares_along_a_row_and_lower_case_down_a_column() -> None:
     assert [marks["tlsf", cores] for cores in "123"] == [("A", "a"), ("B", "a"), ("C", "a")]
     assert [marks["hoard", cores] for cores in "123"] == [("A", "b"), ("B", "b"), ("C", "b")]
     assert [marks["twin", cores] for cores in "123"] == [("A", "b"), ("B", "b"), ("C", "b")]
-
-
-def test_differences_are_those_of_the_letters() -> None:
-    analysis = paper_table()
-    (letters_table,) = analysis.letters
-    marks = {(cell.row, cell.column): cell for cell in letters_table.cells}
-    for difference in analysis.differences:
-        if difference.factor == "allocator":
-            cores = difference.at["cores"]
-            first = marks[difference.first, cores].lower
-            second = marks[difference.second, cores].lower
-        else:
-            allocator = difference.at["allocator"]
-            first = marks[allocator, difference.first].upper
-            second = marks[allocator, difference.second].upper
-        assert bool(set(first) & set(second)) == (difference.p >= 0.05)
-    assert {difference.factor for difference in analysis.differences} == {"allocator", "cores"}
-
-
-def test_a_third_factor_makes_a_table_for_each_of_its_levels() -> None:
-    factors = {"threads": ["1", "2"], "chunk": ["256k", "1m", "2m"]}
-    analysis = analyse(
-        read(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 4, 0.02, factors)), "wall_s"
-    )
-    assert analysis is not None
-    assert [each.at for each in analysis.letters] == [{"chunk": c} for c in factors["chunk"]]
-    for each in analysis.letters:
-        assert len(each.cells) == 4
-        assert all(cell.n == 4 and cell.low < cell.mean < cell.high for cell in each.cells)
-
-
-def test_one_factor_has_lower_case_letters_only() -> None:
-    made = simulated(np.random.default_rng(1), {"a": 1, "b": 1.5}, 6, 0.02)
-    analysis = analyse(read(*made), "wall_s")
-    assert analysis is not None
-    (letters_table,) = analysis.letters
-    assert letters_table.columns == "cores"
-    assert [(c.row, c.column, c.upper, c.lower) for c in letters_table.cells] == [
-        ("a", "1", "", "b"),
-        ("b", "1", "", "a"),
-    ]
 
 
 def test_unequal_cells_have_wider_intervals_where_fewer_trials_are() -> None:

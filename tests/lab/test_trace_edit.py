@@ -5,21 +5,20 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import UsageError
 from heapfit.trace import edit
 from heapfit.trace import merge as merging
 from heapfit.trace.anonymise import anonymise
 from heapfit.trace.convert import convert, inspect
 from heapfit.trace.cut import Part, cut
 from heapfit.trace.ending import ended_early
-from heapfit.trace.merge import PROCESSES_MAX, merge
-from heapfit.trace.native import FREE, FREES, MALLOC, REALLOC, Event, Mark, Reader, Writer
-from trace_data import END, HEAP, INFO, MODULES, Answers, Program, service
+from heapfit.trace.merge import merge
+from heapfit.trace.native import Event, Reader
+from trace_data import END, INFO, MODULES, Answers, Program, service
 
 Calls = list[tuple[int, Event]]
 
@@ -64,15 +63,6 @@ def names(trace: Path) -> list[str]:
 # ------------------------------------------------------------------------------------------ cut
 
 
-def test_the_first_events_are_those_of_the_trace(
-    trace: Path, program: Program, tmp_path: Path
-) -> None:
-    made = cut(trace, tmp_path / "cut.hft", Part(to_event=3000))
-    assert made.events == 3000
-    assert made.live == 0
-    assert calls(tmp_path / "cut.hft") == program.calls[:3000]
-
-
 def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:
@@ -92,37 +82,6 @@ def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     assert found_totals.unmatched_frees == 0
 
 
-def test_without_live_blocks_their_frees_match_nothing(trace: Path, tmp_path: Path) -> None:
-    made = cut(trace, tmp_path / "cut.hft", Part(from_event=5000, to_event=9000, live=False))
-    assert made.live == 0
-    totals = inspect(tmp_path / "cut.hft")[0].totals
-    assert totals.events == 4000
-    assert totals.unmatched_frees > 0
-
-
-def test_time_begins_at_the_start_of_a_part_of_time(
-    trace: Path, program: Program, tmp_path: Path
-) -> None:
-    start, end = 2_000_000, 3_000_000
-    cut(trace, tmp_path / "cut.hft", Part(from_ns=start, to_ns=end, live=False))
-    inside = [event for _, event in program.calls if start <= event.ns < end]
-    found = [event for _, event in calls(tmp_path / "cut.hft")]
-    assert found == [replace(event, ns=event.ns - start) for event in inside]
-
-
-def test_resident_memory_goes_along_and_is_known_at_the_start(
-    trace: Path, program: Program, tmp_path: Path
-) -> None:
-    start, end = program.marks[2].ns + 10, program.marks[5].ns + 10
-    cut(trace, tmp_path / "cut.hft", Part(from_ns=start, to_ns=end))
-    with Reader(tmp_path / "cut.hft") as reader:
-        list(reader.events(1 << 12))
-        found = [mark for mark in reader.marks().tolist() if mark[3]]
-    assert [mark[3] for mark in found] == [mark.resident for mark in program.marks[2:6]]
-    assert found[0][0] < 1000
-    assert found[1][0] == program.marks[3].ns - start
-
-
 def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:
@@ -139,25 +98,6 @@ def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
     assert sorted(names(tmp_path / "cut.hft")) == ["logger", "worker-1", "worker-2", "worker-3"]
 
 
-def test_a_block_is_of_the_thread_that_reallocated_it_last(tmp_path: Path) -> None:
-    program = Program()
-    first, second = program.thread("first"), program.thread("second")
-    block = program.realloc(second, program.malloc(first, 10), 100)
-    back = program.realloc(first, block, 1000)
-    program.free(second, back)
-    program.write(tmp_path / "all.hft")
-    cut(tmp_path / "all.hft", tmp_path / "of-first.hft", Part(threads=frozenset({first})))
-    found = calls(tmp_path / "of-first.hft")
-    assert [(event.kind, event.size) for _, event in found] == [
-        (MALLOC, 10),
-        (FREE, 0),
-        (MALLOC, 1000),
-        (FREE, 0),
-    ]
-    assert Answers(found).totals.unmatched_frees == 0
-    assert not Answers(found).live
-
-
 def test_a_free_of_a_block_that_was_never_seen_is_the_threads_that_frees_it(
     tmp_path: Path,
 ) -> None:
@@ -172,19 +112,6 @@ def test_a_free_of_a_block_that_was_never_seen_is_the_threads_that_frees_it(
     assert [event.address for _, event in calls(tmp_path / "of-first.hft")] == [0x7000, 0x7020]
 
 
-def test_a_name_that_a_thread_takes_later_is_its_name(tmp_path: Path) -> None:
-    with Writer(tmp_path / "a.hft", INFO) as writer:
-        for number in range(5000):
-            if number in (0, 4999):
-                writer.thread(0, 7, "program" if number == 0 else "worker")
-            writer.event(0, Event(10 * number + 10, MALLOC, address=64 * number + 64, size=8))
-            if number % 1000 == 999:
-                writer.mark(Mark(10 * number + 15))
-    cut(tmp_path / "a.hft", tmp_path / "b.hft", Part(from_ns=1))
-    merge([tmp_path / "a.hft"], tmp_path / "c.hft")
-    assert names(tmp_path / "b.hft") == names(tmp_path / "c.hft") == ["worker"]
-
-
 def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no event"):
         cut(trace, tmp_path / "cut.hft", Part(from_ns=10**12))
@@ -196,13 +123,6 @@ def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
     with pytest.raises(UsageError, match="is the trace itself"):
         cut(trace, trace, Part(to_event=10))
     assert trace.read_bytes() == before
-
-
-def test_a_cut_says_what_it_was_cut_from(trace: Path, tmp_path: Path) -> None:
-    cut(trace, tmp_path / "cut.hft", Part(to_event=10))
-    with Reader(tmp_path / "cut.hft") as reader:
-        assert reader.info["cut"]["to_event"] == 10
-        assert reader.info["program"] == INFO["program"]
 
 
 # ---------------------------------------------------------------------------------------- merge
@@ -252,61 +172,10 @@ def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
     assert spaces == {0, 1}
 
 
-def test_resident_memory_of_processes_is_their_sum(tmp_path: Path) -> None:
-    parts = []
-    for number in (1, 2):
-        program = Program(info={**INFO, "pid": number})
-        thread = program.thread("main")
-        program.ns = number * 1000
-        for _ in range(2):
-            program.malloc(thread, 100)
-            program.mark(resident=number * (1 << 20))
-            program.wait(5000)
-        program.malloc(thread, 100)
-        parts.append(program.write(tmp_path / f"{number}.hft"))
-    merge(parts, tmp_path / "all.hft")
-    with Reader(tmp_path / "all.hft") as reader:
-        list(reader.events(1 << 12))
-        found = [mark[3] >> 20 for mark in reader.marks().tolist() if mark[3]]
-    assert found == [1, 3, 3, 3]
-
-
-def test_the_same_process_number_in_two_containers_is_two_processes(tmp_path: Path) -> None:
-    parts = [service(5, seed).write(tmp_path / f"{seed}.hft") for seed in (1, 2)]
-    assert merge(parts, tmp_path / "all.hft").processes == 2
-
-
-def test_threads_of_one_file_stay_apart_though_their_number_was_used_again(tmp_path: Path) -> None:
-    program = Program()
-    threads = [program.thread("a"), program.thread("b")]
-    for thread in threads:
-        program.free(thread, program.malloc(thread, 10))
-    program.info["pid"] = 0
-    program.write(tmp_path / "1.hft")
-    merge([tmp_path / "1.hft"], tmp_path / "all.hft")
-    assert names(tmp_path / "all.hft") == ["a", "b"]
-
-
 def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path: Path) -> None:
     other = Program(info={**INFO, "sample": 4096}).write(tmp_path / "sampled.hft")
     with pytest.raises(UsageError, match="sampled differently"):
         merge([trace, other], tmp_path / "all.hft")
-
-
-def test_addresses_too_high_to_be_moved_are_refused(tmp_path: Path) -> None:
-    parts = []
-    for number in (1, 2):
-        program = Program(info={**INFO, "pid": number})
-        program._next = 0xB4 << 56 | HEAP  # as where memory is tagged
-        program.malloc(program.thread("main"), 10)
-        parts.append(program.write(tmp_path / f"{number}.hft"))
-    with pytest.raises(HeapfitError, match="beyond 57 bits"):
-        merge(parts, tmp_path / "all.hft")
-
-
-def test_more_processes_than_fit_are_refused(trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"merge at most {PROCESSES_MAX} into one"):
-        merge([trace] * (PROCESSES_MAX + 1), tmp_path / "all.hft")
 
 
 # ------------------------------------------------------------------------------------ anonymise
@@ -369,37 +238,10 @@ def test_addresses_are_moved_all_by_the_same(anonymous: Path, program: Program) 
     assert all(now == 0 for was, now in pairs if was == 0)
 
 
-def test_ranges_far_from_each_other_do_not_come_together(tmp_path: Path) -> None:
-    program = Program()
-    thread = program.thread("main")
-    for base in (0x5555_0000_0000, 0x7FFF_0000_0000, 0x1000):
-        program._next = base
-        for size in (16, 1 << 30, 64):
-            program.malloc(thread, size)
-    anonymise(program.write(tmp_path / "a.hft"), tmp_path / "b.hft")
-    blocks = sorted((e.address, e.address + e.size) for _, e in calls(tmp_path / "b.hft"))
-    assert all(end <= start for (_, end), (start, _) in pairwise(blocks))
-
-
-def test_resident_memory_stays_known(anonymous: Path, program: Program) -> None:
-    with Reader(anonymous) as reader:
-        list(reader.events(1 << 12))
-        found = [mark[3] for mark in reader.marks().tolist() if mark[3]]
-    assert found == [mark.resident for mark in program.marks]
-
-
-def test_reallocs_stay_reallocs(anonymous: Path, program: Program) -> None:
-    moved = [event for _, event in calls(anonymous) if event.kind == REALLOC]
-    assert len(moved) == sum(event.kind == REALLOC for _, event in program.calls)
-    assert all(event.old for event in moved)
-    assert all(event.kind in range(8) for _, event in calls(anonymous))
-    assert {e.kind for _, e in calls(anonymous)} & set(FREES)
-
-
 # ----------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_damaged_trace_is_handled_as_far_as_it_can_be_read(
     seed: int, trace: Path, tmp_path: Path
 ) -> None:

@@ -8,12 +8,11 @@ import sys
 import zlib
 from pathlib import Path
 
-import numpy as np
 import pyarrow
 import pytest
 from conftest import Heapfit, assert_one_line
 from heapfit.record.options import SITES_MAX
-from heapfit.trace.native import MALLOC, Event, Reader, Thread, Writer
+from heapfit.trace.native import MALLOC, Event, Reader, Writer
 
 pytestmark = pytest.mark.full
 
@@ -78,16 +77,6 @@ def test_sites_that_are_not_there_cost_nothing(tmp_path: Path) -> None:
     assert taken("convert.convert", file, tmp_path / "tables") < 200 * MIB
 
 
-def test_sites_that_are_nothing_cost_little(tmp_path: Path) -> None:
-    """A kilobyte said so of four million, one by one."""
-    made = File()
-    for _ in range(8):
-        made.block(SITES, bytes(MIB))
-    file = made.write(tmp_path / "a.hft")
-    assert file.stat().st_size < 1200
-    assert taken("convert.convert", file, tmp_path / "tables") < 200 * MIB
-
-
 def events_of_nothing(folder: Path) -> Path:
     """35 million frees in ten kilobytes."""
     made = File()
@@ -102,8 +91,6 @@ def events_of_nothing(folder: Path) -> Path:
     "command",
     [
         ("profile",),
-        ("trace", "info"),
-        ("trace", "convert"),
         ("trace", "anonymise"),
         ("replay", "--allocators", "glibc"),
     ],
@@ -131,21 +118,6 @@ def test_the_user_sets_the_limits(run_heapfit: Heapfit, tmp_path: Path) -> None:
         "trace", "info", tmp_path / "b.hft", environment={"HEAPFIT_TRACE_MEMORY": "1m"}
     )
     assert_one_line(result, 1, ("more than 1 MiB of memory", "HEAPFIT_TRACE_MEMORY"))
-
-
-def test_many_threads_are_no_load(tmp_path: Path) -> None:
-    """Each kept five kilobytes for as long as the file was written."""
-    threads = 100_000
-    source, target = tmp_path / "a.hft", tmp_path / "b.hft"
-    with Writer(source, {}) as writer:
-        for number in range(threads):
-            writer.thread(number, number + 1, "")
-            writer.event(number, Event(number, MALLOC, 16 * number + 16, size=8, usable=8))
-    assert taken("anonymise.anonymise", source, target) < 300 * MIB
-    with Reader(target) as reader:
-        read = np.concatenate([events["thread"].copy() for events in reader.events(1 << 16)])
-        assert np.array_equal(read, np.arange(threads))
-        assert reader.threads[7] == Thread(7, 8, "", 1, 7, 7)
 
 
 def test_chains_of_calls_are_no_deeper_than_a_recorder_makes_them(tmp_path: Path) -> None:

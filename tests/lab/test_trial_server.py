@@ -11,12 +11,11 @@ from engine_helpers import (
     PYTHON,
     allowed_cores,
     run_once,
-    start_the_clock_late,
     study_of,
     system_allocator,
     workload,
 )
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import HeapfitError
 from heapfit.records import (
     Trial,
     TrialStatus,
@@ -120,43 +119,8 @@ def test_a_server_that_dies_is_blamed_rather_than_its_client(tmp_path: Path) -> 
     assert "SIGSEGV" in trial.reason
 
 
-def test_a_server_that_never_accepts_is_a_failure(tmp_path: Path) -> None:
-    server = WorkloadServer(command=["sleep", "60"], ready_timeout_s=0.3)
-    trial = run_once(workload("true", server=server), tmp_path)
-    assert trial.status is TrialStatus.FAILED
-    assert "did not accept" in trial.reason
-
-
-def test_a_server_that_does_not_start_is_a_failure(tmp_path: Path) -> None:
-    server = WorkloadServer(command=["sh", "-c", "echo no port >&2; exit 4"])
-    trial = run_once(workload("true", server=server), tmp_path)
-    assert trial.status is TrialStatus.FAILED
-    assert trial.reason == "the server ended before it was ready: exit code 4"
-    assert trial.stderr_tail == "no port\n"
-
-
 def test_a_server_that_turns_into_a_daemon_is_told_not_to(tmp_path: Path) -> None:
     work = workload("true", server=WorkloadServer(command=["true"]))
     with pytest.raises(HeapfitError, match="a trial of the server fails under the baseline glibc"):
         execute(study_of(work), tmp_path / "out")
     assert run_once(work, tmp_path).reason.endswith("a daemon, have it stay in the foreground")
-
-
-def test_a_client_that_hangs_times_out_and_takes_the_server_along(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note = (
-        "redis-cli -p {port} info server |"
-        " sed -n 's/process_id:\\([0-9]*\\).*/\\1/p' > $1; sleep 60"
-    )
-    pid = tmp_path / "pid"
-    start_the_clock_late(pid, monkeypatch)
-    trial = run_once(redis("sh", "-c", note, "sh", str(pid)), tmp_path / "w", timeout_s=1.0)
-    assert trial.status is TrialStatus.TIMEOUT
-    assert not Path(f"/proc/{int(pid.read_text())}").exists()
-
-
-def test_an_unknown_readiness_condition_is_a_usage_error(tmp_path: Path) -> None:
-    server = WorkloadServer(command=["sleep", "1"], ready="http:{port}")
-    with pytest.raises(UsageError, match="tcp:PORT"):
-        run_once(workload("true", server=server), tmp_path)

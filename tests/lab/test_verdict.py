@@ -14,16 +14,13 @@ from conftest import load_benchmark
 from design_data import MEMORY, WALL, simulated, study_of, trial_of
 from heapfit.records import Metric, Study, Trial, Verdict
 from heapfit.statistics import read, verdict
-from heapfit.statistics.verdict import METHOD, judge, overall, pairs, verdicts
-from numpy.typing import NDArray
+from heapfit.statistics.verdict import METHOD, judge, pairs, verdicts
 from scipy.stats import t, ttest_rel
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "verdict_errors.py"
 FAULTS = Metric(name="major_faults", label="", unit="count", better="lower", source="wait4")
 SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
 CALLS = Metric(name="mmap_calls", label="", unit="count", better="lower", source="strace")
-
-Floats = NDArray[np.float64]
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +90,6 @@ def test_an_allocator_that_scatters_hardly_moves_the_comparisons_of_the_others()
     assert np.log(wild.high / wild.low) < 2 * np.log(calm.high / calm.low)
 
 
-def test_the_baselines_pairs_are_those_of_the_whole_family() -> None:
-    figures = np.array([scattered(seed, 1.0, 0.05) for seed in range(4)])
-    whole, own = pairs(figures), pairs(figures, to=2)
-    places = np.flatnonzero((whole.first == 2) | (whole.second == 2))
-    assert own.first.tolist() == [0, 1, 3]
-    assert own.second.tolist() == [2, 2, 2]
-    assert own.mean.tolist() == (whole.mean[places] * [1, 1, -1]).tolist()
-    assert own.variance.tolist() == whole.variance[places].tolist()
-    assert judge(own).p.tolist() == judge(whole).p[places].tolist()
-
-
 def test_an_interval_excludes_equality_exactly_where_a_difference_is_shown() -> None:
     generator = np.random.default_rng(5)
     figures = np.exp(generator.normal(0, 0.05, (400, 4, 7)))
@@ -141,52 +127,6 @@ def test_figures_that_never_vary_are_facts() -> None:
     assert found.p == 0.0
     same = between(measured({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "c")
     assert (same.p, same.shown) == (1.0, False)
-
-
-def test_rounded_figures_that_agree_by_accident_are_not_taken_for_certain() -> None:
-    """All three differences are one step; without a floor the spread would be nil."""
-    found = between(measured({"a": [10.0, 11.0, 10.0], "b": [11.0, 12.0, 11.0]}, CALLS), "a", "b")
-    assert found.p is not None
-    assert found.p > 0.01
-
-
-def test_rounding_alone_leaves_the_spread_of_a_figure_anywhere_in_its_step() -> None:
-    """A uniform error: a variance of step squared over 12 for each of the two figures."""
-    figures = np.array([[10.0, 20.0, 10.0, 20.0], [20.0, 40.0, 20.0, 40.0]])  # in steps of 10
-    of_logarithms = (10**2 / (10 * 20) + 10**2 / (20 * 40)) / 12
-    assert pairs(figures).variance.tolist() == pytest.approx([of_logarithms / 4])
-    apart = np.array([[10.0, 20.0, 10.0, 20.0], [20.0, 30.0, 20.0, 30.0]])  # always by one step
-    assert pairs(apart, ratio=False).variance.tolist() == pytest.approx([2 * 10**2 / 12 / 4])
-
-
-def test_two_blocks_say_nothing_and_the_estimate_is_there_all_the_same() -> None:
-    found = between(measured({"a": [1.0, 1.1], "b": [2.0, 2.2]}), "a", "b")
-    assert (found.estimate, found.low, found.high, found.p) == (
-        pytest.approx(0.5),
-        None,
-        None,
-        None,
-    )
-    assert not found.shown
-
-
-def test_a_pair_is_compared_in_the_blocks_that_both_have() -> None:
-    a, b = scattered(1, 1.0, 0.05), scattered(2, 0.9, 0.05)
-    study, trials = measured({"a": a, "b": b})
-    found = between((study, trials[:5] + trials[8:]), "a", "b")
-    assert found.blocks == 5
-    assert found.p == pytest.approx(ttest_rel(np.log(a[:5]), np.log(b[:5])).pvalue)
-
-
-def test_turned_round_a_verdict_says_the_same() -> None:
-    found = between(measured({"a": scattered(1, 1.0, 0.05), "b": scattered(2, 0.8, 0.05)}),
-                    "a", "b")  # fmt: skip
-    turned = found.turned()
-    assert (turned.first, turned.second, turned.p) == ("b", "a", found.p)
-    assert found.low is not None
-    assert turned.high == pytest.approx(1 / found.low)
-    assert turned.absolute == -found.absolute
-    assert turned.turned().estimate == pytest.approx(found.estimate)
 
 
 @pytest.mark.parametrize(
@@ -258,34 +198,6 @@ def test_the_settings_of_one_allocator_are_compared_as_allocators_are() -> None:
     assert all(each.at == {} for each in found)
 
 
-def test_a_setting_with_one_block_has_the_spread_of_the_others() -> None:
-    figures = np.full((3, 2, 4), np.nan)
-    figures[:2] = [[scattered(seed, 1.0, 0.05, 4) for seed in (at, at + 9)] for at in range(2)]
-    figures[2, :, 0] = 1.0, 1.1
-    in_settings = pairs(figures)
-    everywhere = verdict.average(in_settings, np.ones((3, 1), dtype=bool))
-    known = in_settings.variance[:2, 0]
-    assert np.isnan(in_settings.variance[2, 0])
-    of_one_block = (known * 4).mean()
-    assert everywhere.variance.tolist() == pytest.approx([(known.sum() + of_one_block) / 3**2])
-
-
-def test_facts_that_balance_each_other_over_the_settings_are_no_difference() -> None:
-    logs = np.array([[[0.1] * 3, [0.0] * 3], [[0.2] * 3, [0.0] * 3], [[0.0] * 3, [0.3] * 3]])
-    everywhere = judge(verdict.average(pairs(np.exp(logs)), np.ones((3, 1), dtype=bool)))
-    assert everywhere.p.tolist() == [1.0]
-
-
-def test_over_all_settings_only_those_are_compared_that_ran_in_all_of_them() -> None:
-    generator = np.random.default_rng(11)
-    truth = {"a": 1.0, "b": 0.9, "c": 0.8}
-    study, trials = simulated(generator, truth, 4, 0.02, {"cores": ["1", "2"]})
-    there = [t for t in trials if (t.planned.allocator, t.planned.cores) != ("c", 2)]
-    readings = read(study, there)
-    found = overall(readings, readings.figures["wall_s"], WALL)
-    assert [(each.first, each.second) for each in found] == [("a", "b")]
-
-
 @pytest.mark.parametrize("settings", [1, 6])
 def test_the_error_over_all_settings_is_as_promised(settings: int) -> None:
     """Equal allocators, spreads that differ by settings and allocators."""
@@ -311,24 +223,3 @@ def test_the_promises_are_kept_in_every_simulated_study(benchmark: ModuleType) -
             line = benchmark.count(scatter, treatments, blocks, studies, seed=2)
             assert line.false["verdict"] <= benchmark.MOST_FALSE + margin, benchmark.said(line)
             assert line.coverage >= benchmark.LEAST_COVERAGE - margin, benchmark.said(line)
-
-
-def test_what_the_others_show_of_spread_finds_more_with_few_blocks(benchmark: ModuleType) -> None:
-    line = benchmark.count("normal", 5, 6, 1500, seed=3)
-    assert line.power["verdict"] > line.power["own spreads"] + 0.2
-
-
-def test_the_procedures_that_were_not_chosen_fail_where_spreads_differ(
-    benchmark: ModuleType,
-) -> None:
-    line = benchmark.count("one spread five times the others", 5, 10, 1500, seed=3)
-    assert line.false["Tukey"] > 0.08
-    assert line.false["permutations"] > 0.055
-
-
-def test_a_broken_promise_is_told(benchmark: ModuleType) -> None:
-    line = benchmark.count("normal", 2, 6, 100, seed=1)
-    kept = {"false": {"verdict": 0.05}, "coverage": 0.95}
-    assert benchmark.keeps_promises(benchmark.Line(**{**vars(line), **kept}))
-    for broken in ({"false": {"verdict": 0.06}}, {"coverage": 0.93}):
-        assert not benchmark.keeps_promises(benchmark.Line(**{**vars(line), **kept, **broken}))

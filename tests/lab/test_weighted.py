@@ -9,8 +9,8 @@ from heapfit.weighted import interval
 RUNS = 4000
 
 
-@pytest.mark.parametrize("samples", [5, 10, 20, 100])
-@pytest.mark.parametrize("sizes", [(64,), (16, 400), (1000, 60_000)])
+@pytest.mark.parametrize("samples", [5, 100])
+@pytest.mark.parametrize("sizes", [(64,), (16, 60_000)])
 def test_an_interval_holds_the_total_however_few_the_samples(
     samples: int, sizes: tuple[int, ...]
 ) -> None:

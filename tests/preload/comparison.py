@@ -46,8 +46,6 @@ class Program:
     # Files that hold times or process numbers and so differ between any two runs.
     volatile: frozenset[str] = frozenset()
     timeout_s: float = TIMEOUT_S
-    # Programs that bring a `malloc` of their own, which goes before a preloaded one.
-    own_malloc: frozenset[str] = frozenset()
 
     def expanded(self) -> list[str]:
         places = {"{programs}": PROGRAMS_FOLDER, "{workloads}": WORKLOADS_FOLDER}

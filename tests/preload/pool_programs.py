@@ -73,23 +73,6 @@ def fill_frames_with_noise(program: Path) -> None:
     _replace_section(program, ".eh_frame", change)
 
 
-def flip_bits_in_frames(program: Path) -> None:
-    def change(table: bytearray) -> None:
-        generator = random.Random(SEED)
-        for _ in range(len(table) // 8):
-            table[generator.randrange(len(table))] ^= 1 << generator.randrange(8)
-
-    _replace_section(program, ".eh_frame", change)
-
-
-def fill_index_with_noise(program: Path) -> None:
-    def change(table: bytearray) -> None:
-        # The first bytes say how the table is written: with them wrong, nobody would look further.
-        table[8:] = random.Random(SEED).randbytes(len(table) - 8)
-
-    _replace_section(program, ".eh_frame_hdr", change)
-
-
 # ---- the programs
 
 
@@ -110,11 +93,9 @@ def c_program(
     source: str,
     flags: list[str],
     *,
-    more_sources: tuple[str, ...] = (),
     falls_back: bool = False,
 ) -> HardProgram:
-    files = [f"{{sources}}/{file}" for file in (source, *more_sources)]
-    command = [*GCC, *flags, "-o", f"{{out}}/{name}", *files]
+    command = [*GCC, *flags, "-o", f"{{out}}/{name}", f"{{sources}}/{source}"]
     return built_program(name, [command], ["gcc", "libc6-dev"], falls_back=falls_back)
 
 
@@ -126,11 +107,6 @@ def damaged(hard: HardProgram, damage: Callable[[Path], None]) -> HardProgram:
 def never_preloaded(hard: HardProgram) -> HardProgram:
     """A program that is started without the dynamic loader: it must not mind either."""
     return replace(hard, program=replace(hard.program, loaded_in=set()))
-
-
-def with_own_malloc(hard: HardProgram) -> HardProgram:
-    name = hard.program.name
-    return replace(hard, program=replace(hard.program, own_malloc=frozenset({name})))
 
 
 # No table at all: neither for the debugger nor for exceptions.
@@ -151,20 +127,9 @@ def plugin(name: str, object_bytes: int) -> list[str]:
 PROGRAMS = [
     c_program("unoptimised", "layers.c", ["-O0"]),
     c_program("optimised", "layers.c", ["-O3", "-flto", "-fomit-frame-pointer"]),
-    c_program("stripped", "layers.c", ["-O2", "-s"]),
-    c_program("not_pie", "layers.c", ["-O2", "-no-pie"]),
-    c_program("lazily_bound", "layers.c", ["-O2", "-Wl,-z,lazy"]),
     never_preloaded(c_program("static_pie", "layers.c", ["-O2", "-static-pie"])),
     c_program("without_frames", "layers.c", WITHOUT_FRAMES, falls_back=True),
-    c_program("without_index", "layers.c", ["-O2", "-Wl,--no-eh-frame-hdr"], falls_back=True),
     damaged(c_program("noise", "layers.c", ["-O2"], falls_back=True), fill_frames_with_noise),
-    damaged(c_program("flipped_bits", "layers.c", ["-O2"]), flip_bits_in_frames),
-    damaged(c_program("index_noise", "layers.c", ["-O2"], falls_back=True), fill_index_with_noise),
-    c_program("deep", "deep.c", ["-O2", "-fno-optimize-sibling-calls"]),
-    c_program("deep_unoptimised", "deep.c", ["-O0"]),
-    c_program("crowd", "crowd.c", ["-O2"]),
-    c_program("strange", "strange.c", ["-O2"], more_sources=("caller.S",), falls_back=True),
-    with_own_malloc(c_program("own_malloc", "own_malloc.c", ["-O1", "-fno-builtin"])),
     built_program(
         "plugins",
         [

@@ -57,9 +57,10 @@ def test_calls_are_seen_of_a_program_that_takes_mallocs_address(
     assert _blocks_seen(tmp_path / "trace.hft") == 1000
 
 
-@pytest.mark.parametrize("binding", ["lazy", "now"])
-@pytest.mark.parametrize("allocator", ["libc's", "its own"])
-@pytest.mark.parametrize("preloaded", ["nothing", "heapfit"])
+@pytest.mark.parametrize(
+    ("binding", "allocator", "preloaded"),
+    [("lazy", "libc's", "nothing"), ("now", "its own", "heapfit")],
+)
 def test_a_library_with_a_scope_of_its_own_keeps_its_allocator(
     program: Path, folder: Path, tmp_path: Path, binding: str, allocator: str, preloaded: str
 ) -> None:

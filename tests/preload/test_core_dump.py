@@ -151,37 +151,3 @@ def test_gdb_says_so_of_a_process_without_heapfit(program: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-
-
-@pytest.mark.unhardened("has inaccessible pages within its spans")
-def test_all_that_is_accessible_is_dumped_and_nothing_else(
-    subject: subprocess.Popen[str],
-) -> None:
-    """What the kernel and crash reporters go by: the flags of each mapping."""
-    objects = [int(address, 16) for address in held(subject)]
-    dumped, excluded, ours = 0, 0, 0
-    for start, end, access, flags in mappings(subject.pid):
-        if any(start <= address < end for address in objects):
-            assert access.startswith("rw"), hex(start)
-            assert "dd" not in flags, hex(start)
-            dumped += 1
-            ours = end
-        elif start == ours and access.startswith("rw"):
-            ours = end  # advised otherwise about huge pages, and without an object's end
-        elif start == ours and access.startswith("---"):
-            assert "dd" in flags, hex(start)
-            excluded += 1
-    assert dumped
-    assert excluded, "nothing is reserved behind the objects"
-
-
-def mappings(pid: int) -> Iterator[tuple[int, int, str, list[str]]]:
-    """Of a process: start, end, access, the kernel's flags."""
-    start, end, access = 0, 0, ""
-    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
-        words = line.split()
-        if words[0] == "VmFlags:":
-            yield start, end, access, words[1:]
-        elif not words[0].endswith(":"):
-            start, end = (int(bound, 16) for bound in words[0].split("-"))
-            access = words[1]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full
 PATIENCE_S = 120
 
 
-@pytest.fixture(params=["stats_at_exit:1", "stats_at_exit:json", "verbose:1", "no_such_option:1"])
+@pytest.fixture(params=["stats_at_exit:json", "no_such_option:1"])
 def environment(request: pytest.FixtureRequest, library: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": request.param}
 

@@ -14,7 +14,7 @@ from test_programs import PROGRAMS
 pytestmark = pytest.mark.full
 
 ATTACKS = Path(__file__).parents[2] / "benchmarks/attacks.py"
-SOME = {"sqlite3", "perl", "git", "make", "tar-xz"}
+SOME = {"sqlite3", "perl", "git"}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ frame_old and pools_code_old of the native tests.
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -60,12 +59,3 @@ def test_no_library_asks_for_what_an_older_c_library_lacks(variant: str) -> None
     assert library is not None
     assert {name for name, _ in wanted(library)} >= {"mmap", "pthread_create"}
     assert too_new(library) == []
-
-
-def test_a_name_that_came_later_is_found_out(tmp_path: Path) -> None:
-    source, library = tmp_path / "new.c", tmp_path / "libnew.so"
-    source.write_text(
-        "#include <pthread.h>\nint f(pthread_key_t *k) { return pthread_key_create(k, 0); }\n"
-    )
-    subprocess.run(["/usr/bin/gcc", "-shared", "-fPIC", source, "-o", library], check=True)
-    assert too_new(library) == ["pthread_key_create of GLIBC_2.34"]

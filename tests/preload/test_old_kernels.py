@@ -6,7 +6,6 @@ library, and what needs a later kernel says so in one line.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -24,8 +23,8 @@ pytestmark = pytest.mark.full
 TIMEOUT_S = 60
 NO_FILTER = 77  # of programs/old_kernel.c
 
-ALWAYS = {"python3-processes", "redis"}
-FURTHER = {"python3-threads", "python3-limits-as", "sqlite3", "perl", "git", "ruby", "php", "node"}
+# Each has several processes.
+SOME = {"python3-processes", "redis"}
 NEEDS_5_9 = "this kernel does not let a thread have descriptors of its own (Linux 5.9 does)"
 
 Launcher = Callable[[list[str]], list[str]]
@@ -42,53 +41,19 @@ def on_old_kernel(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
     return lambda command: [str(launcher), *command]
 
 
-def few_and_many() -> list[object]:
-    named = {program.name: program for program in PROGRAMS}
-    always = [pytest.param(named[name], id=name) for name in sorted(ALWAYS)]
-    full = pytest.mark.full
-    return [
-        *always,
-        *(pytest.param(named[name], id=name, marks=full) for name in sorted(FURTHER)),
-    ]
-
-
 # Where huge pages and cleared memory are wanted, more is asked of the kernel.
 @pytest.mark.parametrize("settings", ["", "huge_pages:always,zeroed_reserve:8m,decay_ms:10"])
-@pytest.mark.parametrize("program", few_and_many())
+@pytest.mark.parametrize(
+    "program",
+    [each for each in PROGRAMS if each.name in SOME],
+    ids=lambda each: each.name,
+)
 def test_behaves_the_same(
     program: Program, settings: str, on_old_kernel: Launcher, library: Path, tmp_path: Path
 ) -> None:
     environment = {**program.environment, "HEAPFIT_OPTIONS": settings}
     old = replace(program, command=on_old_kernel(program.command), environment=environment)
     check_same_with_and_without(old, library, tmp_path)
-
-
-def test_the_filter_answers_as_an_old_kernel(on_old_kernel: Launcher, tmp_path: Path) -> None:
-    """So that what passes above passes because of what the library does."""
-    script = tmp_path / "asks.py"
-    script.write_text(
-        "import ctypes, json, mmap, os\n"
-        "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "memory = mmap.mmap(-1, 1 << 16)\n"
-        "start = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(memory)))\n"
-        "size = ctypes.c_size_t(1 << 16)\n"
-        "answers = {}\n"
-        "def ask(name, function, *arguments):\n"
-        "    ctypes.set_errno(0)\n"
-        "    answers[name] = ctypes.get_errno() if function(*arguments) == -1 else 0\n"
-        "ask('close_range', libc.syscall, 436, 1000, 1000, 0)\n"
-        "ask('cold', libc.madvise, start, size, 20)\n"
-        "ask('populate', libc.madvise, start, size, 22)\n"
-        "ask('needed', libc.madvise, start, size, 3)\n"
-        "ask('move', libc.mremap, start, size, size, 5, start)\n"
-        "print(json.dumps(answers))\n"
-    )
-    command = on_old_kernel([PYTHON, str(script)])
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    enosys, einval = 38, 22
-    answers = json.loads(done.stdout)
-    refused = {"close_range": enosys, "cold": einval, "populate": einval, "move": einval}
-    assert answers == {**refused, "needed": 0}
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from pool_programs import NOT_UNDERSTOOD, PROGRAMS, HardProgram, build
 
 pytestmark = pytest.mark.full
 
-# As users have it; with every group placed; and with the longest chains, each walked to its end.
-SETTINGS = ["pools:judged", "pools:all", "pools:all,pool_chain:full"]
+# As users have it; and with every group placed, and the longest chains, each walked to its end.
+SETTINGS = ["pools:judged", "pools:all,pool_chain:full"]
 
 
 @pytest.fixture(scope="session", params=PROGRAMS, ids=lambda hard: hard.program.name)

@@ -38,7 +38,6 @@ def limited_python_program(limit: str, mebibytes: int) -> Program:
 PROGRAMS = [
     python_program("threads"),
     python_program("processes"),
-    python_program("numbers"),
     python_program("documents"),
     limited_python_program("as", 800),
     limited_python_program("data", 300),
@@ -54,12 +53,6 @@ PROGRAMS = [
         command=["sqlite3", "-batch", "atlas.db", ".read {workloads}/sqlite/atlas.sql"],
         loaded_in={"sqlite3"},
         packages=["sqlite3", "iso-codes"],
-    ),
-    Program(
-        name="gcc",
-        command=["sh", "{programs}/compile_c.sh", "{programs}"],
-        loaded_in={"gcc", "cc1", "as", "collect2", "ld"},
-        packages=["gcc", "libc6-dev"],
     ),
     Program(
         name="g++",
@@ -80,16 +73,16 @@ PROGRAMS = [
         packages=["perl"],
     ),
     Program(
-        name="tar-xz",
-        command=["sh", "{programs}/archive.sh"],
-        loaded_in={"tar", "xz"},
-        packages=["tar", "xz-utils"],
-    ),
-    Program(
         name="node",
         command=["node", "{programs}/work.js"],
         loaded_in={"node"},
         packages=["nodejs"],
+    ),
+    Program(
+        name="java",
+        command=["java", "{programs}/Work.java"],
+        loaded_in={"java"},
+        packages=["openjdk-17-jdk-headless"],
     ),
     Program(
         name="ruby",
@@ -109,18 +102,6 @@ PROGRAMS = [
         command=["bash", "{programs}/words.bash"],
         loaded_in={"bash"},
         packages=["bash"],
-    ),
-    Program(
-        name="sort",
-        command=["sh", "{programs}/sort.sh"],
-        loaded_in={"sort", "mawk"},
-        packages=["coreutils", "mawk"],
-    ),
-    Program(
-        name="make",
-        command=["make", "--no-print-directory", "-j4", "-f", "{programs}/build/Makefile"],
-        loaded_in={"make", "sh"},
-        packages=["make", "gcc", "libc6-dev"],
     ),
 ]
 

@@ -23,7 +23,6 @@ from heapfit import paths
 
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 60
 OPTIONS = "control:on,zeroed_reserve:1m,stats_at_exit:1,huge_pages:always"
 LOADER_GAVE_UP = 127
@@ -99,47 +98,6 @@ FROM_ON = (1, 2, 4, 8, 16, 32)
 
 # ---- what the libraries can ask of the kernel, but is not refused here, and why
 
-NOT_REFUSED = {
-    **dict.fromkeys(("getpid", "getppid", "gettid", "geteuid"), "cannot fail"),
-    "exit_group": "cannot fail",
-    "futex": "no kernel refuses to wake; where it did, the C library's own locks would hang, too",
-    "getcpu": "fails only where there is none, and is answered without the kernel",
-    "clock_gettime": "is answered without the kernel",
-    "fstat": "libraries of before glibc 2.33 have it, which are not those of this machine",
-    **dict.fromkeys(("setns", "unshare", "execveat"), "the program's own, and so is the answer"),
-    **dict.fromkeys(("vfork", "wait4", "waitid"), "another thread's, which is only looked at"),
-    **dict.fromkeys(("kill", "rt_tgsigqueueinfo"), "sends the program a signal again that ends it"),
-}
-
-# Calls of functions that are not named as they are.
-BEHIND = {
-    "open": {"openat"},
-    "pread": {"pread64"},
-    "recv": {"recvfrom"},
-    "send": {"sendto"},
-    "getrlimit": {"prlimit64"},
-    "sigaction": {"rt_sigaction"},
-    "sigprocmask": {"rt_sigprocmask"},
-    "pthread_create": {"mmap", "mprotect", "munmap", "clone", "clone3", "rt_sigprocmask"},
-    "sysconf": {"openat", "read", "close", "prlimit64", "sched_getaffinity", "sysinfo"},
-    "dprintf": {"write"},
-    "fprintf": {"write"},
-    "fwrite": {"write"},
-}
-# Functions that ask nothing of it, or do as the program ends.
-WITHOUT = {
-    *("abort", "exit", "syscall", "environ", "stderr"),
-    *("dl_iterate_phdr", "dladdr", "dladdr1", "dlerror", "dlsym", "getauxval", "getenv"),
-    *("memchr", "memcmp", "memcpy", "memmove", "memrchr", "memset"),
-    *("sigaddset", "sigemptyset", "sigfillset"),
-    *("strchr", "strcmp", "strcpy", "strlen", "strncmp", "strnlen", "strrchr", "strstr"),
-    *("strtol", "strtoul"),
-    *("pthread_attr_destroy", "pthread_attr_init", "pthread_attr_setdetachstate"),
-    *("pthread_attr_setstacksize", "pthread_getspecific", "pthread_key_create"),
-    *("pthread_self", "pthread_setcancelstate", "pthread_setspecific"),
-}
-# The compiler's and C++'s; Zydis and libzstd, which ask nothing either.
-WITHOUT_BY_NAME = re.compile(r"_|Zydis|ZSTD_")
 
 _CALL = re.compile(r"^(\d+) +([a-z_0-9]+)\(")
 
@@ -242,38 +200,3 @@ def test_a_call_may_be_refused(
     for number in FROM_ON if which else preloaded.alone:
         if number <= made:
             check_refused(subject, preloaded, call, f"{number}{which}", number <= to_load)
-
-
-# ---- none is forgotten
-
-
-@pytest.mark.full
-def test_every_call_of_the_list_is_made(subject: Path, tmp_path: Path) -> None:
-    """Or else nothing is refused above."""
-    made: set[str] = set()
-    for first in ("", *ONLY_AFTER):
-        for preloaded in ALL_PRELOADED:
-            made |= set(counts(subject, preloaded, tmp_path / "log", *refusals(first, "")))
-    assert set(CALLS) - made == set()
-
-
-def functions_of(library: Path) -> set[str]:
-    """Return the functions of other libraries that one calls."""
-    command = ["nm", "--dynamic", "--undefined-only", str(library)]
-    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return {line.split()[-1].partition("@")[0] for line in listed.splitlines()}
-
-
-def calls_of_sources() -> set[str]:
-    """Return the system calls that the allocator's sources make by their numbers."""
-    sources = (path for path in (ROOT / "allocator").rglob("*.[ch]"))
-    return {call for path in sources for call in re.findall(r"\bSYS_(\w+)", path.read_text())}
-
-
-def test_every_call_of_the_libraries_is_refused_or_left_out_for_a_reason() -> None:
-    variants = {preloaded.variant for preloaded in ALL_PRELOADED}
-    functions = {each for variant in variants for each in functions_of(paths.library(variant))}
-    asking = {each for each in functions - WITHOUT if not WITHOUT_BY_NAME.match(each)}
-    made = calls_of_sources().union(*(BEHIND.get(each, {each}) for each in asking))
-    assert made - set(CALLS) - set(NOT_REFUSED) == set()
-    assert set(NOT_REFUSED) - made == set(), "nothing of the list is gone"

@@ -43,7 +43,7 @@ class Sanitized:
 
 def build(folder: Path, compiler: str, sanitizer: str, inside: str) -> Sanitized:
     program = folder / "sanitized"
-    short = {"address": "asan", "thread": "tsan", "undefined": "ubsan", "leak": "lsan"}[sanitizer]
+    short = {"address": "asan", "thread": "tsan"}[sanitizer]
     flags = ["-g", "-O1", "-pthread", f"-fsanitize={sanitizer}"]
     runtime = None
     if compiler == GCC and inside:
@@ -64,8 +64,7 @@ def check_that_it_sees(sanitized: Sanitized, preload: str) -> None:
     assert "heap-use-after-free" in mistaken.stderr
 
 
-@pytest.mark.parametrize("sanitizer", ["address", "thread"])
-@pytest.mark.parametrize("compiler", [GCC, CLANG])
+@pytest.mark.parametrize(("compiler", "sanitizer"), [(GCC, "thread"), (CLANG, "address")])
 def test_a_runtime_inside_the_program_works(
     compiler: str, sanitizer: str, library: Path, tmp_path: Path
 ) -> None:
@@ -89,12 +88,3 @@ def test_a_shared_runtime_must_come_first(
     assert line in behind.stderr
     assert behind.stderr.count("\n") == 1
     check_that_it_sees(sanitized, f"{sanitized.runtime}:{library}")
-
-
-@pytest.mark.parametrize("sanitizer", ["undefined", "leak"])
-def test_a_sanitizer_without_a_malloc_that_it_needs_works(
-    sanitizer: str, library: Path, tmp_path: Path
-) -> None:
-    sanitized = build(tmp_path, GCC, sanitizer, inside="")
-    result = sanitized.run(preload=str(library))
-    assert (result.returncode, result.stdout, result.stderr) == (0, "worked\n", "")

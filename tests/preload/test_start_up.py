@@ -22,18 +22,3 @@ def test_one_malloc_makes_no_more_system_calls_than_are_stored(tmp_path: Path) -
     more = {name: count - counts["glibc"] for name, count in counts.items()}
     assert more.keys() == stored.keys()
     assert all(more[name] <= stored[name] + TOLERATED for name in stored), (more, stored)
-
-
-def test_the_page_tells_the_stored_counts() -> None:
-    page = (ROOT / "docs/performance.md").read_text()
-    row = " | ".join(str(STORED[name]) for name in ["glibc", "default", "pools", "hardened"])
-    assert f"| system calls of a program with one `malloc` | {row} |" in page
-
-
-def test_the_page_tells_what_the_background_thread_was_found_to_cost() -> None:
-    stored = json.loads((ROOT / "docs/results/housekeeper.json").read_text())
-    page = (ROOT / "docs/performance.md").read_text()
-    assert f"in {stored['idle_seconds']} s | {stored['idle_processor_s']} s |" in page
-    assert f"over `off` | {stored['ratio']} |" in page
-    for program, ratio in stored["ratios"].items():
-        assert f"| `{program}` | {ratio} | {100 * stored['shares'][program]:.2f} % |" in page

@@ -115,32 +115,6 @@ static int churn(int threads)
     return 0;
 }
 
-/* ---- threads: that last a moment each ----------------------------------------------------------------------------------------- */
-
-static void *short_thread(void *unused)
-{
-    (void)unused;
-    void *block = malloc(100);
-    memset(block, 1, 100);
-    return block;
-}
-
-static int threads(void)
-{
-    printf("ready\n");
-    while (!is_over()) {
-        pthread_t ids[4];
-        void *block;
-        for (int i = 0; i < 4; i++)
-            if (pthread_create(&ids[i], NULL, short_thread, NULL) != 0) fail("pthread_create");
-        for (int i = 0; i < 4; i++) {
-            pthread_join(ids[i], &block);
-            free(block);
-        }
-    }
-    return 0;
-}
-
 /* ---- forks ------------------------------------------------------------------------------------------------------------------ */
 
 static int forks(void)
@@ -187,73 +161,6 @@ static int loads(void)
     return 0;
 }
 
-/* ---- registers: all keep what is in them ---------------------------------------------------------------------------------------- */
-
-#if defined(__x86_64__)
-/* Counts `rounds` down with a pattern in each register that code has, and in the red zone; 0: all were still there, as the flags. */
-static long registers_round(long rounds)
-{
-    long wrong;
-    __asm__ volatile(
-        "  leaq -256(%%rsp), %%rsp\n"
-        "  movq %%rbp, 128(%%rsp)\n"
-        "  movq %%rbx, 136(%%rsp)\n"
-        "  movq $0x1234567, %%rbx\n movq $0x2345678, %%rbp\n movq $0x3456789, %%rsi\n movq $0x456789a, %%rdi\n"
-        "  movq $0x56789ab, %%r8\n movq $0x6789abc, %%r9\n movq $0x789abcd, %%r10\n movq $0x89abcde, %%r11\n"
-        "  movq $0x9abcdef, %%r12\n movq $0xabcdef, %%r13\n movq $0xbcdef0, %%r14\n movq $0xcdef01, %%r15\n"
-        "  movq %%rbx, %%xmm0\n movq %%rbp, %%xmm1\n movq %%rsi, %%xmm2\n movq %%rdi, %%xmm3\n movq %%r8, %%xmm4\n"
-        "  movq %%r9, %%xmm5\n movq %%r10, %%xmm6\n movq %%r11, %%xmm7\n movq %%r12, %%xmm8\n movq %%r13, %%xmm9\n"
-        "  movq %%r14, %%xmm10\n movq %%r15, %%xmm11\n movq %%rbx, %%xmm12\n movq %%rbp, %%xmm13\n"
-        "  movq %%rsi, %%xmm14\n movq %%rdi, %%xmm15\n"
-        "  movq %%rbx, -8(%%rsp)\n movq %%rbp, -128(%%rsp)\n movq %%rsi, -64(%%rsp)\n"
-        "  fldpi\n fldl2e\n"
-        "  stc\n" /* which decq keeps */
-        "1:decq %%rcx\n"
-        "  jnz 1b\n"
-        "  movl $0, %%eax\n"
-        "  jc 2f\n orl $1, %%eax\n 2:\n"
-#define SAME(number, register, bit) "  cmpq $" number ", %%" register "\n je 3f\n orl $" bit ", %%eax\n 3:\n"
-        SAME("0x1234567", "rbx", "2") SAME("0x2345678", "rbp", "2") SAME("0x3456789", "rsi", "4")
-            SAME("0x456789a", "rdi", "4") SAME("0x56789ab", "r8", "8") SAME("0x6789abc", "r9", "8")
-                SAME("0x789abcd", "r10", "16") SAME("0x89abcde", "r11", "16") SAME("0x9abcdef", "r12", "32")
-                    SAME("0xabcdef", "r13", "32") SAME("0xbcdef0", "r14", "64")
-                        SAME("0xcdef01", "r15", "64") "  cmpq %%rbx, -8(%%rsp)\n je 3f\n orl $128, %%eax\n 3:\n"
-                                                      "  cmpq %%rbp, -128(%%rsp)\n je 3f\n orl $128, %%eax\n 3:\n"
-                                                      "  cmpq %%rsi, -64(%%rsp)\n je 3f\n orl $128, %%eax\n 3:\n"
-#define SAME_VECTOR(vector, register)                                                                                  \
-    "  movq %%" vector ", %%rdx\n cmpq %%rdx, %%" register "\n je 3f\n orl $256, %%eax\n 3:\n"
-        SAME_VECTOR("xmm0", "rbx") SAME_VECTOR("xmm1", "rbp") SAME_VECTOR("xmm2", "rsi") SAME_VECTOR("xmm3", "rdi")
-            SAME_VECTOR("xmm4", "r8") SAME_VECTOR("xmm5", "r9") SAME_VECTOR("xmm6", "r10") SAME_VECTOR("xmm7", "r11")
-                SAME_VECTOR("xmm8", "r12") SAME_VECTOR("xmm9", "r13") SAME_VECTOR("xmm10", "r14") SAME_VECTOR(
-                    "xmm11", "r15") SAME_VECTOR("xmm12", "rbx") SAME_VECTOR("xmm13", "rbp") SAME_VECTOR("xmm14", "rsi")
-                    SAME_VECTOR("xmm15",
-                                "rdi") "  fldl2e\n fcomip %%st(1), %%st\n je 3f\n orl $512, %%eax\n 3:\n fstp %%st(0)\n"
-                                       "  fldpi\n fcomip %%st(1), %%st\n je 3f\n orl $512, %%eax\n 3:\n fstp %%st(0)\n"
-                                       "  movq 128(%%rsp), %%rbp\n"
-                                       "  movq 136(%%rsp), %%rbx\n"
-                                       "  leaq 256(%%rsp), %%rsp\n"
-        : "=&a"(wrong), "+c"(rounds)
-        :
-        : "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
-          "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15", "cc",
-          "memory");
-    return wrong & 0xffffffff;
-}
-
-static int registers(void)
-{
-    printf("ready\n");
-    while (!is_over()) {
-        long wrong = registers_round(20000000);
-        if (wrong != 0) {
-            printf("registers have changed: %ld\n", wrong);
-            return 1;
-        }
-    }
-    return 0;
-}
-#endif
-
 /* ---- sleeps: calls that last as long as they were asked to, and are not broken off --------------------------------------------- */
 
 static void *sleeps_thread(void *kind)
@@ -280,26 +187,10 @@ static void *sleeps_thread(void *kind)
     return NULL;
 }
 
-/* `kind` -1: a thread for each; else the only thread sleeps so. */
-static int sleeps(int kind)
+static int sleeps(void)
 {
     pthread_t ids[5];
     printf("ready\n");
-    if (kind >= 0) {
-        over = 0;
-        while (!is_over()) {
-            over = 1; /* once */
-            struct timespec asked = {.tv_nsec = 30000000}, left = {0};
-            struct epoll_event event;
-            static int events = -1;
-            if (events < 0) events = epoll_create1(EPOLL_CLOEXEC);
-            int result = kind == 0   ? nanosleep(&asked, &left)
-                         : kind == 1 ? poll(NULL, 0, 30)
-                                     : epoll_wait(events, &event, 1, 30);
-            if (result != 0) fail("a call was broken off");
-        }
-        return 0;
-    }
     for (intptr_t i = 0; i < 5; i++) pthread_create(&ids[i], NULL, sleeps_thread, (void *)i);
     wait_for_end();
     for (int i = 0; i < 5; i++) pthread_join(ids[i], NULL);
@@ -352,24 +243,6 @@ static int signals(void)
     return 0;
 }
 
-/* ---- interrupted: the only thread is in a handler most of the time, which has interrupted malloc --------------------------------- */
-
-static void alarmed(int number)
-{
-    (void)number;
-    for (volatile int i = 0; i < 200000; i++) continue;
-    ticks++;
-}
-
-static int interrupted(void)
-{
-    struct sigaction action = {.sa_handler = alarmed, .sa_flags = SA_RESTART};
-    struct itimerval often = {{0, 500}, {0, 500}};
-    sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &often, NULL);
-    return churn(0);
-}
-
 /* ---- leaves: the main thread ends first, and what is written last is in a buffer --------------------------------------------- */
 
 static void *last_thread(void *unused)
@@ -380,15 +253,13 @@ static void *last_thread(void *unused)
     return malloc(100);
 }
 
-/* After so many seconds. */
-static int leaves(int seconds)
+static int leaves(void)
 {
     static char buffer[4096];
     pthread_t id;
     printf("ready\n");
     setvbuf(stdout, buffer, _IOFBF, sizeof buffer);
     if (pthread_create(&id, NULL, last_thread, NULL) != 0) fail("pthread_create");
-    sleep((unsigned)seconds);
     pthread_exit(NULL);
 }
 
@@ -399,16 +270,11 @@ int main(int count, char **arguments)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (strcmp(way, "pattern") == 0) result = pattern();
     if (strcmp(way, "churn") == 0) result = churn(number);
-    if (strcmp(way, "threads") == 0) result = threads();
     if (strcmp(way, "forks") == 0) result = forks();
     if (strcmp(way, "loads") == 0) result = loads();
-#if defined(__x86_64__)
-    if (strcmp(way, "registers") == 0) result = registers();
-#endif
-    if (strcmp(way, "sleeps") == 0) result = sleeps(number);
+    if (strcmp(way, "sleeps") == 0) result = sleeps();
     if (strcmp(way, "signals") == 0) result = signals();
-    if (strcmp(way, "leaves") == 0) result = leaves(number);
-    if (strcmp(way, "interrupted") == 0) result = interrupted();
+    if (strcmp(way, "leaves") == 0) result = leaves();
     if (result == 0) printf("right\n");
     return result;
 }

@@ -1,6 +1,5 @@
 /* Makes one kind of mistake with small objects, again and again, as a service does that is asked the same thing: most do no harm
  * that shows. Ends by itself when none is noticed. */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,24 +59,9 @@ static void request(const char *kind)
     if (strcmp(kind, "freed") == 0) read_freed(name);
 }
 
-/* The object is of a plug-in that is gone when it is used. */
-static int unloaded(const char *path)
-{
-    char *(*plugin_make)(size_t size);
-    for (int i = 0; i < 200; i++) {
-        void *plugin = dlopen(path, RTLD_NOW);
-        if (plugin == NULL) return 2;
-        *(void **)&plugin_make = dlsym(plugin, "plugin_make");
-        char *name = plugin_make(NAME);
-        dlclose(plugin);
-        read_beyond(name);
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
-    if (argc == 3) return unloaded(argv[2]);
+    if (argc != 2) return 2;
     for (int i = 0; i < REQUESTS; i++) {
         if (strcmp(argv[1], "thread") == 0) {
             pthread_t thread;

@@ -2,32 +2,23 @@
  * that nobody else's has, so that a test finds it in the recording, and what it prints tells whether it was disturbed.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SIZE = 1000003, BLOCKS = 100, CODE = 7 };
@@ -195,17 +186,6 @@ static void way_winding(char **arguments)
         require(wind(i * UINT64_C(0x9E3779B97F4A7C15), 64) == 65, "calls");
 }
 
-/* Maps files as if they were code; of the last one nothing is left then. */
-static void way_odd_code(char **arguments)
-{
-    for (char **at = arguments; *at != NULL; at++) {
-        int file = open(*at, O_RDWR);
-        require(file >= 0 && mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0) != MAP_FAILED, "mapping");
-        require(at[1] != NULL || ftruncate(file, 0) == 0, "truncated");
-        close(file);
-    }
-}
-
 static void way_wait(char **arguments)
 {
     work(1);
@@ -219,23 +199,6 @@ static void way_wait(char **arguments)
 static void way_churn(char **arguments)
 {
     churn(atol(arguments[0]));
-    work(1);
-}
-
-static void ignore_signal(int number)
-{
-    (void)number;
-}
-
-/* The same, while signals cut each of its waits short. */
-static void way_churn_disturbed(char **arguments)
-{
-    const struct itimerval often = {.it_interval.tv_usec = 1000, .it_value.tv_usec = 1000}, never = {0};
-    signal(SIGALRM, ignore_signal);
-    wait_for_file(arguments[0]);
-    setitimer(ITIMER_REAL, &often, NULL);
-    churn(atol(arguments[1]));
-    setitimer(ITIMER_REAL, &never, NULL);
     work(1);
 }
 
@@ -255,10 +218,7 @@ static void way_exec(char **arguments)
     fflush(stdout);
     const char *way = arguments[0];
     if (strcmp(way, "execv") == 0) execv(program, words);
-    if (strcmp(way, "execl") == 0) execl(program, program, "return", (char *)NULL);
     if (strcmp(way, "execlp") == 0) execlp(program, program, "return", (char *)NULL);
-    if (strcmp(way, "execle") == 0) execle(program, program, "return", (char *)NULL, environ);
-    if (strcmp(way, "execvpe") == 0) execvpe(program, words, environ);
     if (strcmp(way, "fexecve") == 0) fexecve(open(program, O_RDONLY), words, environ);
     require(0, "exec");
 }
@@ -273,8 +233,6 @@ static void way_exec_fails(char **arguments)
     work(3);
 }
 
-static _Atomic(int) has_failed;
-
 /* An exec that takes long to fail: a search for the program in folders that are not there. */
 static void *fail_slowly(void *unused)
 {
@@ -284,24 +242,17 @@ static void *fail_slowly(void *unused)
     path[(size_t)FOLDERS * FOLDER_BYTES] = '\0';
     setenv("PATH", path, 1);
     execlp("no-such-program", "no", "such", "program", (char *)NULL);
-    has_failed = 1;
     return unused;
 }
 
-static void way_exit_while_exec_fails(char **arguments)
+static void way_work_while_exec_fails(char **arguments)
 {
     pthread_t thread;
+    (void)arguments;
     work(1);
     pthread_create(&thread, NULL, fail_slowly, NULL);
-    usleep(100000);
     work(2);
-    fflush(stdout);
-    require(!has_failed, "too late");
-    if (strcmp(arguments[0], "_exit") == 0) _exit(CODE);
-    char *words[] = {program, "return", NULL}, *nothing[] = {NULL}; /* the path is too long for an environment */
-    if (strcmp(arguments[0], "exec") == 0) execve(program, words, nothing);
     churn(100000);
-    require(!has_failed, "too late");
     pthread_join(thread, NULL);
     work(3);
 }
@@ -340,12 +291,6 @@ static void *churn_until_stop(void *unused)
         usleep(1000); /* the test reads all that */
     }
     return NULL;
-}
-
-static void way_churn_slowly(char **arguments)
-{
-    (void)arguments;
-    churn_until_stop(NULL);
 }
 
 enum { CHURNERS = 3 };
@@ -402,21 +347,6 @@ static void way_forks_in_handlers(char **arguments)
     work(1);
 }
 
-/* Without fork's handlers: more events than there is room for. */
-static void way_raw_fork(char **arguments)
-{
-    (void)arguments;
-    work(1);
-    fflush(stdout);
-    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-    if (child == 0) {
-        churn(100000);
-        _exit(5);
-    }
-    printf("child: %d\n", wait_for(child));
-    work(2);
-}
-
 static void way_daemon(char **arguments)
 {
     work(1);
@@ -425,24 +355,6 @@ static void way_daemon(char **arguments)
     work(2);
     wait_for_file(arguments[0]);
     work(3);
-}
-
-/* From here on, in this process and those that take its place. */
-static void forbid_threads(void)
-{
-    struct sock_filter rules[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 435, 0, 1), /* clone3, whose flags cannot be seen */
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 3),
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
-        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog filter = {.len = sizeof rules / sizeof *rules, .filter = rules};
-    require(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0, "no_new_privs");
-    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0, "seccomp");
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------------- */
@@ -465,68 +377,13 @@ static void way_main_leaves(char **arguments)
     pthread_exit(NULL);
 }
 
-static void *leave_early(void *unused)
-{
-    pthread_exit(unused);
-}
-
-static void way_main_leaves_no_files(char **arguments)
-{
-    const struct rlimit none = {.rlim_cur = 3, .rlim_max = 3};
-    pthread_t thread;
-    pthread_create(&thread, NULL, leave_early, NULL); /* for which the C library opens a library */
-    pthread_join(thread, NULL);
-    require(setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
-    way_main_leaves(arguments);
-}
-
-static void way_main_leaves_no_threads(char **arguments)
-{
-    pthread_t thread;
-    (void)arguments;
-    work(1);
-    for (int i = 0; i < 3; i++) pthread_create(&thread, NULL, outlive_main, NULL);
-    forbid_threads();
-    pthread_exit(NULL);
-}
-
-static void *leave_at_once(void *unused)
-{
-    (void)unused;
-    churn(1);
-    usleep(100000);
-    syscall(SYS_exit, 0); /* no destructor is run */
-    return NULL;
-}
-
-static void way_threads_vanish(char **arguments)
-{
-    pthread_t thread;
-    (void)arguments;
-    work(1);
-    fflush(stdout);
-    pthread_create(&thread, NULL, leave_at_once, NULL);
-    pthread_exit(NULL);
-}
-
-/* The last is one that says goodbye, so that the buffer is written. */
-static void way_threads_vanish_buffered(char **arguments)
-{
-    pthread_t thread;
-    (void)arguments;
-    work(1);
-    pthread_create(&thread, NULL, leave_at_once, NULL);
-    pthread_create(&thread, NULL, outlive_main, NULL);
-    pthread_exit(NULL);
-}
-
 static void *short_thread(void *number)
 {
     free(allocate(SIZE + (size_t)number));
     return NULL;
 }
 
-static void way_short_threads(char **arguments)
+static void start_short_threads(char **arguments)
 {
     int count = atoi(arguments[0]);
     for (int i = 0; i < count; i += 4) {
@@ -544,32 +401,11 @@ static void way_many_threads(char **arguments)
     const size_t most = (size_t)400 << 20;
     size_t pages = 0;
     mallopt(M_ARENA_MAX, 1); /* each of the C library's takes 64 MiB */
-    way_short_threads(arguments);
+    start_short_threads(arguments);
     FILE *sizes = fopen("/proc/self/statm", "r");
     require(sizes != NULL && fscanf(sizes, "%zu", &pages) == 1, "statm");
     fclose(sizes);
     require(pages * (size_t)sysconf(_SC_PAGESIZE) < most, "much address space is taken");
-}
-
-static void *slow_thread(void *calls)
-{
-    for (size_t i = 0; i < (size_t)calls; i++) {
-        free(allocate(SIZE + i));
-        usleep(50000);
-    }
-    return NULL;
-}
-
-/* So many threads at once, each of which allocates so many times, twenty times a second. */
-static void way_slow_threads(char **arguments)
-{
-    enum { THREADS = 1000 };
-    static pthread_t threads[THREADS];
-    int count = atoi(arguments[0]);
-    void *calls = (void *)strtoul(arguments[1], NULL, 10);
-    require(count <= THREADS, "threads");
-    for (int i = 0; i < count; i++) require(pthread_create(&threads[i], NULL, slow_thread, calls) == 0, "thread");
-    for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
 }
 
 static void way_named_thread(char **arguments)
@@ -583,31 +419,6 @@ static void way_named_thread(char **arguments)
         work(2);
         usleep(150000);
     }
-}
-
-/* Each has thread-local memory of the plugin's, which the dynamic linker frees when the C library gives up its stack. */
-enum { DEAD_THREADS = 60 };
-static pthread_barrier_t all_touched;
-static void (*touch)(void);
-
-static void *touch_and_end(void *unused)
-{
-    touch();
-    pthread_barrier_wait(&all_touched);
-    return unused;
-}
-
-static void way_dead_threads(char **arguments)
-{
-    pthread_t threads[DEAD_THREADS];
-    void *plugin = dlopen(arguments[0], RTLD_NOW);
-    require(plugin != NULL, "dlopen");
-    *(void **)&touch = dlsym(plugin, "touch");
-    pthread_barrier_init(&all_touched, NULL, DEAD_THREADS);
-    for (int i = 0; i < DEAD_THREADS; i++)
-        require(pthread_create(&threads[i], NULL, touch_and_end, NULL) == 0, "pthread_create");
-    for (int i = 0; i < DEAD_THREADS; i++) pthread_join(threads[i], NULL);
-    work(1);
 }
 
 /* ---- the world around ------------------------------------------------------------------------------------------------------ */
@@ -627,14 +438,6 @@ static void way_close_all(char **arguments)
     work(2);
     fflush(stdout);
     dprintf(out, "all closed\n");
-}
-
-static void way_chroot(char **arguments)
-{
-    work(1);
-    require(chroot(arguments[0]) == 0 && chdir("/") == 0, "chroot");
-    churn(50000);
-    work(2);
 }
 
 static _Atomic(int) handled_elsewhere, handled;
@@ -665,15 +468,6 @@ static void way_signals(char **arguments)
     printf("handled %d, elsewhere %d\n", handled, handled_elsewhere);
 }
 
-/* Runs the rest of the arguments where no thread can be made. */
-static void way_no_threads(char **arguments)
-{
-    forbid_threads();
-    setenv("LD_PRELOAD", arguments[0], 1);
-    execv(arguments[1], arguments + 1);
-    require(0, "execv");
-}
-
 static void way_secure(char **arguments)
 {
     (void)arguments;
@@ -702,34 +496,21 @@ static const struct way {
     {"child_ended", way_child_ended},
     {"reallocs", way_reallocs},
     {"winding", way_winding},
-    {"odd_code", way_odd_code},
     {"wait", way_wait},
     {"churn", way_churn},
-    {"churn_slowly", way_churn_slowly},
     {"churn_after", way_churn_after},
-    {"churn_disturbed", way_churn_disturbed},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
-    {"exit_while_exec_fails", way_exit_while_exec_fails},
+    {"work_while_exec_fails", way_work_while_exec_fails},
     {"vfork", way_vfork},
     {"fork", way_fork},
     {"forks_in_handlers", way_forks_in_handlers},
-    {"raw_fork", way_raw_fork},
     {"daemon", way_daemon},
     {"main_leaves", way_main_leaves},
-    {"main_leaves_no_files", way_main_leaves_no_files},
-    {"main_leaves_no_threads", way_main_leaves_no_threads},
-    {"threads_vanish", way_threads_vanish},
-    {"threads_vanish_buffered", way_threads_vanish_buffered},
-    {"short_threads", way_short_threads},
     {"many_threads", way_many_threads},
-    {"slow_threads", way_slow_threads},
     {"named_thread", way_named_thread},
-    {"dead_threads", way_dead_threads},
     {"close_all", way_close_all},
-    {"chroot", way_chroot},
     {"signals", way_signals},
-    {"no_threads", way_no_threads},
     {"secure", way_secure},
     {"environment", way_environment},
 };

@@ -171,7 +171,8 @@ bool tables_name(struct trace_reader *reader, const char *text, uint64_t offset)
     if (index < 0 || index > UINT32_MAX || tables_thread(reader, (uint32_t)index, offset) == NULL) return false;
     struct trace_thread *thread = &reader->tables.threads[index];
     thread->tid = tid >= 0 && tid <= INT_MAX ? (int32_t)tid : 0;
-    json_text(text, "name", thread->name, sizeof thread->name);
+    char name[sizeof thread->name] = ""; /* of an earlier and longer one nothing stays behind its end */
+    if (json_text(text, "name", name, sizeof name)) memcpy(thread->name, name, sizeof name);
     return true;
 }
 
