@@ -1,0 +1,677 @@
+// Free spans that a heap keeps: what they save, how many there are, when they go back, and what becomes of them when
+// threads sleep, exit and fork. The program is linked with --wrap for the calls that are counted.
+#include "figures.h"
+#include "heap_isolated.h"
+#include "heap_walker.h"
+#include "model.h"
+#include "patience.h"
+#include "sleepers.h"
+#include "space_walker.h"
+
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <thread>
+
+// ---- counting --------------------------------------------------------------------------------------------------------
+
+namespace
+{
+std::atomic<size_t> space_calls, kernel_calls;
+std::atomic<int64_t> dense_spans; // as the space layer has been told
+} // namespace
+
+extern "C" {
+struct span *__real_space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
+void __real_space_release(struct span *first);
+bool __real_space_resize(struct span *first, uint32_t spans);
+void __real_space_dense_spans_add(int32_t spans);
+bool __real_platform_commit(void *start, size_t size);
+bool __real_platform_purge(void *start, size_t size);
+
+struct span *__wrap_space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
+{
+    space_calls++;
+    return __real_space_acquire(spans, alignment, kind, zeroed);
+}
+void __wrap_space_release(struct span *first)
+{
+    space_calls++;
+    __real_space_release(first);
+}
+bool __wrap_space_resize(struct span *first, uint32_t spans)
+{
+    space_calls++;
+    return __real_space_resize(first, spans);
+}
+void __wrap_space_dense_spans_add(int32_t spans)
+{
+    dense_spans += spans;
+    __real_space_dense_spans_add(spans);
+}
+bool __wrap_platform_commit(void *start, size_t size)
+{
+    kernel_calls++;
+    return __real_platform_commit(start, size);
+}
+bool __wrap_platform_purge(void *start, size_t size)
+{
+    kernel_calls++;
+    return __real_platform_purge(start, size);
+}
+}
+
+namespace
+{
+
+constexpr size_t MIB = model::MIB;
+constexpr uint32_t UNLIMITED = 1u << 30; // spans, as api/options_table.c has it
+
+void set_threshold(uint32_t spans)
+{
+    heap_settings.thread_spans_cached = spans;
+}
+
+uint32_t kept()
+{
+    return thread_heap->cache.spans;
+}
+
+using figures::in_use;
+
+size_t cached_figure()
+{
+    return figures::of_heaps().cached;
+}
+
+void touch(void *object, size_t size)
+{
+    for (size_t offset = 0; offset < size; offset += 4096) static_cast<volatile char *>(object)[offset] = 1;
+}
+
+void allocate_and_free(size_t size)
+{
+    void *object = heap_malloc(size);
+    touch(object, size);
+    heap_free(object);
+}
+
+// In a process whose main thread has a heap and nothing else.
+template <typename Body> void in_new_heap(Body body)
+{
+    isolated::expect_passes([&] {
+        heap_free(heap_malloc(1));
+        heap_trim();
+        ASSERT_EQ(0u, in_use());
+        body();
+        heap_walker::check(thread_heap);
+        space_walker::check();
+    });
+}
+
+// ---- what it saves ---------------------------------------------------------------------------------------------------
+
+TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER; // however long the machine is busy with something else
+        for (uint32_t threshold : {1u, 4u, 64u, UNLIMITED}) {
+            set_threshold(threshold);
+            for (size_t spans : {1, 2, 4, 5, 16, 17, 63, 64, 65}) {
+                size_t size = spans * SPAN_SIZE - 100;
+                allocate_and_free(size);
+                space_calls = kernel_calls = 0;
+                for (int i = 0; i < 1000; i++) allocate_and_free(size);
+                if (spans <= threshold) {
+                    EXPECT_EQ(0u, space_calls) << spans << " spans, threshold " << threshold;
+                } else {
+                    EXPECT_EQ(2000u, space_calls) << spans << " spans, threshold " << threshold;
+                }
+                EXPECT_EQ(0u, kernel_calls);
+            }
+            heap_trim();
+        }
+    });
+}
+
+// Of lengths of which none can take another's run: so what sufficed once suffices again.
+TEST(Cache, ThreadsWithObjectsOfManySizesAskNobodyOnceTheyHaveThem)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        space_settings.decay_ms = DECAY_NEVER;
+        constexpr int THREADS = 4, LIVE = 8;
+        std::atomic<size_t> calls{0};
+        auto live = [](stress::Random random, int steps) {
+            void *objects[LIVE] = {};
+            for (int i = 0; i < steps; i++) {
+                void *&object = objects[random.below(LIVE)];
+                heap_free(object);
+                object = heap_malloc(SPAN_SIZE << random.below(7));
+            }
+            for (void *object : objects) heap_free(object);
+        };
+        std::vector<std::thread> threads;
+        pthread_barrier_t warm;
+        pthread_barrier_init(&warm, nullptr, THREADS);
+        for (uint64_t i = 0; i < THREADS; i++) {
+            threads.emplace_back([&, i] {
+                live(stress::Random(i), 3000);
+                pthread_barrier_wait(&warm);
+                space_calls = kernel_calls = 0;
+                pthread_barrier_wait(&warm);
+                live(stress::Random(i), 3000); // the same again
+                pthread_barrier_wait(&warm);
+                calls = space_calls + kernel_calls;
+                pthread_barrier_wait(&warm);
+            });
+        }
+        for (auto &thread : threads) thread.join();
+        EXPECT_EQ(0u, calls);
+        pthread_barrier_destroy(&warm);
+    });
+}
+
+TEST(Cache, AnObjectTakesARunThatIsLittleLonger)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        struct Case {
+            size_t kept, wanted;
+            bool fits;
+        };
+        for (Case each : {Case{16, 16, true}, Case{9, 8, true}, Case{8, 7, false}, Case{18, 16, true},
+                          Case{19, 16, false}, Case{45, 40, true}, Case{46, 40, false}, Case{40, 41, false}}) {
+            void *object = heap_malloc(each.kept * SPAN_SIZE);
+            heap_free(object);
+            void *other = heap_malloc(each.wanted * SPAN_SIZE);
+            EXPECT_EQ(each.fits, object == other) << each.wanted << " of " << each.kept;
+            EXPECT_GE(heap_usable_size(other), each.wanted * SPAN_SIZE);
+            heap_free(other);
+            heap_trim();
+        }
+    });
+}
+
+TEST(Cache, TheBestOfSeveralLongRunsIsTaken)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        void *objects[] = {heap_malloc(44 * SPAN_SIZE), heap_malloc(41 * SPAN_SIZE), heap_malloc(43 * SPAN_SIZE)};
+        for (void *object : objects) heap_free(object);
+        void *object = heap_malloc(40 * SPAN_SIZE);
+        EXPECT_EQ(objects[1], object);
+        heap_free(object);
+    });
+}
+
+// ---- what is in a kept run ---------------------------------------------------------------------------------------------
+
+TEST(Cache, KeptMemoryIsClearedForCalloc)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        for (size_t size : {SMALL_MAX + 1ul, 2 * SPAN_SIZE, 20 * SPAN_SIZE}) {
+            void *object = heap_malloc(size);
+            std::memset(object, 0xA5, size);
+            heap_free(object);
+            auto *zeroed = static_cast<unsigned char *>(heap_calloc(size));
+            EXPECT_EQ(object, zeroed);
+            model::expect_zeroed(zeroed, size);
+            heap_free(zeroed);
+        }
+    });
+}
+
+// A span is cut for a bin, then an object overwrites all of it, then the bin wants one.
+TEST(Cache, ASpanThatWasAnObjectIsCutAgain)
+{
+    in_new_heap([] {
+        set_threshold(1);
+        constexpr size_t BLOCKS = SPAN_SIZE / 64;
+        for (int round = 0; round < 3; round++) {
+            std::vector<void *> blocks(2 * BLOCKS); // two spans: one stays in the bin
+            for (void *&block : blocks) block = heap_malloc(64);
+            for (void *block : blocks) heap_free(block);
+            EXPECT_EQ(1u, kept());
+            auto *object = static_cast<unsigned char *>(heap_malloc(SPAN_SIZE));
+            EXPECT_EQ(0u, kept()) << "the object did not take it";
+            std::memset(object, 0xA5, SPAN_SIZE);
+            heap_free(object);
+            EXPECT_EQ(1u, kept());
+            for (void *&block : blocks) std::memset(block = heap_malloc(64), 0x5A, 64);
+            EXPECT_EQ(0u, kept()) << "the bin did not take it";
+            heap_walker::check(thread_heap);
+            for (void *block : blocks) heap_free(block);
+        }
+    });
+}
+
+TEST(Cache, AnObjectFreedTwiceIsNoticed)
+{
+    EXPECT_DEATH(
+        {
+            set_threshold(UNLIMITED);
+            void *object = heap_malloc(3 * MIB);
+            heap_free(object);
+            heap_free(object);
+        },
+        "heapfit: free of 0x[0-9a-f]+, which is not allocated");
+    EXPECT_DEATH(
+        {
+            set_threshold(UNLIMITED);
+            auto *object = static_cast<char *>(heap_malloc(3 * MIB));
+            heap_free(object);
+            heap_free(object + SPAN_SIZE);
+        },
+        "heapfit: free of 0x[0-9a-f]+, which is not allocated");
+}
+
+// ---- the model ---------------------------------------------------------------------------------------------------------
+
+// What the descriptors say of how many spans count as dense.
+void count_dense(const struct span *span, void *argument)
+{
+    auto *dense = static_cast<int64_t *>(argument);
+    if (span->kind == SPAN_LARGE) *dense += span->run_spans;
+    if (span->kind == SPAN_BLOCKS && span->uncarved == 0) *dense += 1;
+}
+
+void check_everything(uint32_t threshold)
+{
+    int64_t dense = 0;
+    heap_walker::check(thread_heap);
+    space_walker::check();
+    EXPECT_LE(kept(), threshold);
+    EXPECT_EQ(size_t{kept()} * SPAN_SIZE, cached_figure());
+    space_visit(count_dense, &dense);
+    EXPECT_EQ(dense_spans, dense + static_cast<int64_t>(heap_walker::check_cache(thread_heap)));
+}
+
+class CacheModel : public testing::TestWithParam<uint32_t>
+{
+};
+
+TEST_P(CacheModel, HoldsAtEveryThreshold)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    isolated::expect_passes([] {
+        heap_settings.thread_spans_cached = GetParam();
+        model::Blocks blocks(stress::seed(), 64 * MIB);
+        stress::Deadline deadline(2);
+        do {
+            space_settings.decay_ms = blocks.random().chance(50) ? 1 : 100'000;
+            heap_settings.free_page_threshold = blocks.random().chance(50) ? 0 : SIZE_MAX;
+            unsigned growth = blocks.random().chance(50) ? 75 : 25;
+            for (int i = 0; i < 300 && !stress::failed(); i++) blocks.step(growth);
+            check_everything(GetParam());
+        } while (!deadline.passed() && !stress::failed());
+        blocks.release_all();
+        heap_trim();
+        check_everything(0);
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
+INSTANTIATE_TEST_SUITE_P(Thresholds, CacheModel, testing::Values(0, 1, 16, UNLIMITED));
+
+// ---- how much, how long ------------------------------------------------------------------------------------------------
+
+TEST(Cache, TheOldestGoBeyondTheThreshold)
+{
+    in_new_heap([] {
+        set_threshold(10);
+        void *objects[] = {heap_malloc(4 * SPAN_SIZE), heap_malloc(5 * SPAN_SIZE), heap_malloc(6 * SPAN_SIZE)};
+        heap_free(objects[0]);
+        heap_free(objects[1]);
+        EXPECT_EQ(9u, kept());
+        heap_free(objects[2]);
+        EXPECT_EQ(6u, kept()) << "two had to go to make room";
+        EXPECT_EQ(objects[2], heap_malloc(6 * SPAN_SIZE));
+        heap_free(objects[2]);
+        heap_free(heap_malloc(11 * SPAN_SIZE));
+        EXPECT_EQ(6u, kept()) << "what is longer than all that may be kept drives nothing out";
+    });
+}
+
+TEST(Cache, ALowerThresholdTakesEffectAtTheNextFree)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        std::vector<void *> objects(20);
+        for (void *&object : objects) object = heap_malloc(SPAN_SIZE);
+        for (void *object : objects) heap_free(object);
+        EXPECT_EQ(20u, kept());
+        set_threshold(3);
+        allocate_and_free(SPAN_SIZE);
+        EXPECT_EQ(3u, kept());
+        set_threshold(0);
+        allocate_and_free(SPAN_SIZE);
+        EXPECT_EQ(0u, kept());
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
+TEST(Cache, RunsAgeInAThreadOfLargeObjectsAlone)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        space_settings.decay_ms = 30;
+        allocate_and_free(40 * SPAN_SIZE);
+        EXPECT_EQ(40u, kept());
+        EXPECT_TRUE(patience::comes_true([] {
+            allocate_and_free(2 * SPAN_SIZE);
+            return kept() == 2;
+        })) << "what is in use stays, what is not goes";
+    });
+}
+
+TEST(Cache, NothingAgesWhereDecayIsUnlimited)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        space_settings.decay_ms = 1;
+        allocate_and_free(40 * SPAN_SIZE); // expects chores
+        space_settings.decay_ms = DECAY_NEVER;
+        std::vector<void *> sparse(200'000);
+        for (void *&block : sparse) block = heap_malloc(100);
+        for (size_t i = 0; i < sparse.size(); i++)
+            if (i % 700 != 0) heap_free(sparse[i]);
+        for (int i = 0; i < 20; i++) {
+            if (i == 1) kernel_calls = 0; // by then it has what it needs
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            allocate_and_free(2 * SPAN_SIZE);
+            for (size_t size = 16; size <= SMALL_MAX; size *= 2) allocate_and_free(size);
+        }
+        EXPECT_EQ(0u, kernel_calls);
+        EXPECT_GE(kept(), 40u);
+        for (size_t i = 0; i < sparse.size(); i += 700) heap_free(sparse[i]);
+    });
+}
+
+// ---- other threads -----------------------------------------------------------------------------------------------------
+
+TEST(Cache, AThreadThatExitsKeepsNothing)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        Sleepers sleepers(3, [] { allocate_and_free(10 * SPAN_SIZE); });
+        EXPECT_EQ(30 * SPAN_SIZE, cached_figure());
+        sleepers.wake();
+        EXPECT_EQ(0u, cached_figure());
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
+TEST(Cache, CachesOfSleepingThreadsCanBeEmptied)
+{
+    in_new_heap([] {
+        set_threshold(UNLIMITED);
+        Sleepers sleepers(3, [] { allocate_and_free(10 * SPAN_SIZE); });
+        allocate_and_free(5 * SPAN_SIZE);
+        EXPECT_EQ(35 * SPAN_SIZE, in_use());
+        heap_caches_empty();
+        EXPECT_EQ(0u, in_use());
+        EXPECT_EQ(0u, cached_figure());
+    });
+}
+
+TEST(Cache, WhatSleepingThreadsKeepServesWhenMemoryHasRunOut)
+{
+    isolated::expect_passes([] {
+        space_settings.reservation = 64 * MIB;
+        set_threshold(UNLIMITED);
+        Sleepers sleepers(1, [] { allocate_and_free(40 * MIB); });
+        void *object = heap_malloc(39 * MIB);
+        EXPECT_NE(nullptr, object);
+        heap_free(object);
+    });
+}
+
+TEST(Cache, ThresholdsAndTrimsMayComeAnyTime)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    in_new_heap([] {
+        static std::atomic<bool> stop{false};
+        std::vector<std::thread> threads;
+        for (uint64_t i = 0; i < 3; i++) {
+            threads.emplace_back([i] {
+                model::Blocks blocks(stress::seed() + i, 8 * MIB);
+                while (!stop && !stress::failed()) blocks.step(50);
+                blocks.release_all();
+            });
+        }
+        threads.emplace_back([] { // heaps come and go
+            while (!stop) std::thread([] { allocate_and_free(3 * SPAN_SIZE); }).join();
+        });
+        stress::Random random(stress::seed());
+        stress::Deadline deadline(3);
+        while (!deadline.passed() && !stress::failed()) {
+            set_threshold(static_cast<uint32_t>(random.chance(30) ? 0 : random.below(200)));
+            heap_settings.free_page_threshold = random.chance(50) ? 0 : MIB;
+            space_settings.decay_ms = static_cast<uint32_t>(random.below(3));
+            heap_trim_everywhere();
+            std::this_thread::sleep_for(std::chrono::microseconds(random.below(2000)));
+        }
+        stop = true;
+        for (auto &thread : threads) thread.join();
+        heap_trim_everywhere();
+        EXPECT_EQ(0u, in_use());
+    });
+}
+
+#if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED
+
+TEST(Cache, AChildMayEmptyCachesWhoseThreadsItDoesNotHave)
+{
+    in_new_heap([] {
+        pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child);
+        set_threshold(UNLIMITED);
+        static std::atomic<bool> stop{false};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 3; i++) {
+            threads.emplace_back([] { // their locks are held much of the time
+                while (!stop) heap_free(heap_malloc(SPAN_SIZE));
+            });
+        }
+        for (int i = 0; i < 300 && !HasFailure(); i++) {
+            pid_t child = fork();
+            if (child == 0) {
+                alarm(isolated::TIMEOUT_SECONDS);
+                allocate_and_free(7 * SPAN_SIZE);
+                std::thread([] { allocate_and_free(9 * SPAN_SIZE); }).join();
+                heap_trim_everywhere();
+                _exit(kept() == 0 ? isolated::PASSED : isolated::FAILED);
+            }
+            int status = -1;
+            waitpid(child, &status, 0);
+            EXPECT_EQ(isolated::PASSED, status) << "signal " << WTERMSIG(status);
+        }
+        stop = true;
+        for (auto &thread : threads) thread.join();
+    });
+}
+
+// ---- what the kernel sees ----------------------------------------------------------------------------------------------
+
+// From now on a call that maps, unmaps or gives back memory ends the process.
+void forbid_memory_calls()
+{
+    constexpr unsigned NUMBERS[] = {SYS_madvise, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_mremap, SYS_brk};
+    constexpr unsigned char COUNT = sizeof NUMBERS / sizeof *NUMBERS;
+    std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+    for (unsigned char i = 0; i < COUNT; i++)
+        filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, NUMBERS[i], static_cast<unsigned char>(COUNT - i), 0));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+    sock_fprog program = {static_cast<unsigned short>(filter.size()), filter.data()};
+    ASSERT_EQ(0, prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    ASSERT_EQ(0, prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program));
+}
+
+// Requests of a server: each allocates objects of all sizes and frees them again.
+void serve(stress::Random random, int requests)
+{
+    constexpr size_t OBJECTS = 300;
+    void *objects[OBJECTS];
+    for (int i = 0; i < requests; i++) {
+        for (size_t k = 0; k < OBJECTS; k++)
+            objects[k] = heap_malloc(k % 20 == 0 ? random.between(SMALL_MAX, MIB) : random.below(2000));
+        for (void *object : objects) heap_free(object);
+    }
+}
+
+TEST(Cache, ASteadyStateMakesNoSystemCallWithEverythingUnlimited)
+{
+    int status = isolated::run_child([] {
+        set_threshold(UNLIMITED);
+        space_settings.decay_ms = DECAY_NEVER;
+        space_settings.shared_dirty_max = SIZE_MAX;
+        stress::Random random(stress::seed());
+        for (int i = 0; i < 3; i++) serve(random, 300);
+        forbid_memory_calls();
+        serve(random, 300); // the same again
+        _exit(isolated::PASSED); // what is at the end of a test maps memory
+    });
+    EXPECT_EQ(isolated::PASSED, status) << "signal " << WTERMSIG(status);
+}
+
+TEST(Cache, TheForbiddingForbids)
+{
+    int status = isolated::run_child([] {
+        void *object = heap_malloc(MIB);
+        heap_free(object);
+        forbid_memory_calls();
+        heap_trim();
+        _exit(isolated::PASSED);
+    });
+    EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+size_t resident_pages(void *start, size_t size)
+{
+    std::vector<unsigned char> pages(size / 4096);
+    auto address = reinterpret_cast<uintptr_t>(start) & ~uintptr_t{4095};
+    EXPECT_EQ(0, mincore(reinterpret_cast<void *>(address), pages.size() * 4096, pages.data()));
+    return static_cast<size_t>(std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return page & 1; }));
+}
+
+TEST(Cache, NothingIsKeptWithEverythingAtZero)
+{
+    in_new_heap([] {
+        set_threshold(0);
+        heap_settings.free_page_threshold = 0;
+        space_settings.decay_ms = 0;
+        space_settings.shared_dirty_max = 0;
+        space_settings.huge_pages = HUGE_PAGES_NEVER;
+        for (int i = 0; i < 10; i++) {
+            void *object = heap_malloc(4 * MIB);
+            touch(object, 4 * MIB);
+            EXPECT_EQ(1024u, resident_pages(object, 4 * MIB));
+            heap_free(object);
+            EXPECT_EQ(0u, resident_pages(object, 4 * MIB));
+        }
+    });
+}
+
+#endif
+
+// ---- pages within spans in use (free_page_threshold) -----------------------------------------------------------------------
+
+size_t purged()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return figures.purged;
+}
+
+// Of every span's blocks, the first one lives on.
+class SparseSpans
+{
+  public:
+    void make(size_t spans)
+    {
+        blocks_.resize(spans * PER_SPAN);
+        for (void *&block : blocks_) block = heap_malloc(SIZE);
+        for (void *&block : blocks_) {
+            if ((reinterpret_cast<uintptr_t>(block) & (SPAN_SIZE - 1)) == 0) continue;
+            heap_free(block);
+            block = nullptr;
+        }
+    }
+
+    ~SparseSpans()
+    {
+        for (void *block : blocks_) heap_free(block);
+    }
+
+  private:
+    static constexpr size_t SIZE = 256, PER_SPAN = SPAN_SIZE / SIZE;
+    std::vector<void *> blocks_;
+};
+
+TEST(FreePages, StayUntilTheyHaveDecayedByDefault)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        size_t before = purged();
+        SparseSpans spans;
+        spans.make(100);
+        EXPECT_EQ(before, purged());
+        EXPECT_GE(thread_heap->sparse.spans, 90u);
+    });
+}
+
+TEST(FreePages, GoAtOnceAtZero)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        heap_settings.free_page_threshold = 0;
+        size_t before = purged();
+        SparseSpans spans;
+        spans.make(100);
+        EXPECT_EQ(0u, thread_heap->sparse.spans);
+        // A span has become sparse with 24 live blocks, 6 KiB: where those were then is where pages remain.
+        EXPECT_GE(purged() - before, 90 * (SPAN_SIZE - 24 * 256 - 2 * 4096));
+    });
+}
+
+TEST(FreePages, OfTheLongestSparseGoAboveTheThreshold)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        heap_settings.free_page_threshold = MIB;
+        size_t before = purged();
+        SparseSpans spans;
+        spans.make(100);
+        EXPECT_LE(thread_heap->sparse_bytes, MIB);
+        EXPECT_GE(thread_heap->sparse_bytes, MIB - SPAN_SIZE) << "no more than is needed";
+        EXPECT_GE(purged() - before, 70 * (SPAN_SIZE - 24 * 256 - 2 * 4096));
+        heap_walker::check(thread_heap);
+    });
+}
+
+TEST(FreePages, KeepTheirContentsWhereAnythingLives)
+{
+    SCOPED_TRACE(stress::how_to_repeat());
+    isolated::expect_passes([] {
+        model::Blocks blocks(stress::seed(), 8 * MIB);
+        stress::Deadline deadline(2);
+        do {
+            heap_settings.free_page_threshold = blocks.random().chance(50) ? 0 : blocks.random().below(MIB);
+            unsigned growth = blocks.random().chance(50) ? 80 : 20;
+            for (int i = 0; i < 500 && !stress::failed(); i++) blocks.step(growth);
+            heap_walker::check(thread_heap);
+        } while (!deadline.passed() && !stress::failed());
+        blocks.release_all();
+    });
+}
+
+} // namespace
