@@ -358,11 +358,3 @@ TEST_F(LedgerTest, AForksChildSeesItsOwn)
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
 }
-
-// ---- what it must not do ------------------------------------------------------------------------------------------------
-
-// Whether the kernel copies memory.
-class LedgerOfInaccessibleTest : public LedgerTest, public testing::WithParamInterface<bool>
-{
-};
-INSTANTIATE_TEST_SUITE_P(, LedgerOfInaccessibleTest, testing::Bool());

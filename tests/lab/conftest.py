@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import Protocol
 
 import heapfit
-import php_stack
 import pytest
 import shared_home
 from heapfit import paths
@@ -159,9 +158,3 @@ def load_benchmark(path: Path) -> ModuleType:
 def library() -> Path:
     """heapfit's own library; a test that needs it fails with what to do when it is not built."""
     return paths.library()
-
-
-@pytest.fixture(scope="session")
-def prepared() -> Callable[[str], Path]:
-    """Returns the folder of a PHP application's small data."""
-    return php_stack.prepare
