@@ -21,7 +21,7 @@ from heapfit.record import examine
 pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = Path(__file__).with_name("record_program.c")
-WAIT_S = 60.0
+WAIT_S = 600
 
 
 @pytest.fixture(scope="session")

@@ -164,6 +164,7 @@ for child in children:
 """
 
 
+@pytest.mark.full
 def test_memory_shared_by_processes_counts_once_in_the_proportional_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +224,7 @@ while True: listening.accept()[0].close()
 
 
 @pytest.mark.parametrize("source", [StracedCalls, SimulatedCaches])
+@pytest.mark.full
 def test_a_server_under_a_tool_is_stopped_in_order(tmp_path: Path, source: type[Source]) -> None:
     pids = tmp_path / "pids"
     note = 'echo $$ >> "$0"; exec "$@"'

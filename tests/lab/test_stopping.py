@@ -218,6 +218,7 @@ def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
     assert {each.method for each in after} == {STOPPED_METHOD}
 
 
+@pytest.mark.full
 def test_the_widest_interval_of_time_and_memory_decides() -> None:
     study = designed(["a", "b", "c"], {}, (WALL, MEMORY))
     noise = np.random.default_rng(3).normal(0, 1, (2, 3, 9))
@@ -241,6 +242,7 @@ def test_the_widest_interval_of_time_and_memory_decides() -> None:
     assert found.reached == pytest.approx(np.exp((judged.high - judged.low).max() / 2) - 1)
 
 
+@pytest.mark.full
 def test_what_has_no_ratio_is_not_said_to_be_precise() -> None:
     study = designed(["a", "b"], {}, (WALL, MEMORY)).model_copy(
         update={"rule": StoppingRule(precision=0.02), "primary_metric": "wall_s"}

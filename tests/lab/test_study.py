@@ -177,6 +177,7 @@ def test_a_failure_under_another_allocator_does_not_end_the_study(tmp_path: Path
 # ------------------------------------------------------------------ stop and resume
 
 
+@pytest.mark.full
 def test_a_treatment_that_never_ends_is_left_out_after_two_time_outs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +214,7 @@ def test_ctrl_c_between_trials_loses_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.full
 def test_a_study_that_was_stopped_in_a_trial_goes_on_with_that_trial(
     tmp_path: Path, blow: signal.Signals
 ) -> None:

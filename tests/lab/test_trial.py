@@ -46,6 +46,7 @@ note(); time.sleep(600)
 # ------------------------------------------------------------------------ figures
 
 
+@pytest.mark.full
 def test_wall_time_is_that_of_the_program(tmp_path: Path) -> None:
     """No less than the program itself sees pass, and no more than goes by around the trial."""
     times = tmp_path / "times"
@@ -65,6 +66,7 @@ def test_processor_time_includes_children(tmp_path: Path) -> None:
     assert trial.metrics["user_s"] + trial.metrics["system_s"] >= 0.2
 
 
+@pytest.mark.full
 def test_peak_memory_is_not_inherited_from_the_lab(tmp_path: Path) -> None:
     ballast = b"x" * (64 * MIB)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > len(ballast)
@@ -72,6 +74,7 @@ def test_peak_memory_is_not_inherited_from_the_lab(tmp_path: Path) -> None:
     assert 0 < trial.metrics["peak_rss_bytes"] < 4 * MIB
 
 
+@pytest.mark.full
 def test_memory_is_that_of_all_processes_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -255,6 +258,7 @@ def test_a_statically_linked_program_is_not_measured_under_a_false_name(
     assert "statically" in trial.reason
 
 
+@pytest.mark.full
 def test_a_hanging_program_is_ended_with_all_its_descendants(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

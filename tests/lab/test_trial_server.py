@@ -61,6 +61,7 @@ def run_benchmark(tmp_path: Path, library: Path | None = None) -> Trial:
     return run_once(work, tmp_path, allocator=allocator)
 
 
+@pytest.mark.full
 def test_redis_gives_its_request_rate_and_the_servers_resources(tmp_path: Path) -> None:
     trial = run_benchmark(tmp_path)
     assert trial.status is TrialStatus.OK, trial.reason
