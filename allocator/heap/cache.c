@@ -100,7 +100,7 @@ static uint32_t threshold(void)
 
 static void release(struct span *run)
 {
-    if (run->uncarved == 0) space_dense_spans_add(-(int32_t)run->run_spans);
+    space_dense_spans_add(-run_dense_spans(run));
     space_release(run);
 }
 

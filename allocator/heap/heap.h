@@ -860,6 +860,19 @@ ALWAYS_INLINE uintptr_t large_start(const struct span *span)
     return HARDENED ? hardened_large_start(span) : span_start(span);
 }
 
+/* A run that lies with its last pages untouched, as far as is known, has something in `uncarved`. */
+ALWAYS_INLINE int32_t run_dense_spans(const struct span *run)
+{
+    return run->run_spans >= SPACE_BLOCK_SPANS ? 0 : (int32_t)run->run_spans - (run->uncarved != 0);
+}
+
+/* A large run comes into use (1) or goes (-1): what the space layer wants to know of it. */
+ALWAYS_INLINE void large_count(const struct span *run, int32_t sign)
+{
+    if (run->run_spans >= SPACE_BLOCK_SPANS) space_block_spans_add(sign * (int32_t)run->run_spans);
+    else space_dense_spans_add(sign * run_dense_spans(run));
+}
+
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 {
     return HARDENED ? span->free : (size_t)span->run_spans * SPAN_SIZE;

@@ -13,7 +13,7 @@ static struct span *take_kept(struct heap *heap, uint32_t spans)
 {
     struct span *run = cache_take_run(heap, spans);
     if (run == NULL) return NULL;
-    if (run->uncarved != 0) space_dense_spans_add(1); /* it was cut into blocks, of which some never were made */
+    if (spans >= SPACE_BLOCK_SPANS) large_count(run, 1);
     span_kind_write(run, SPAN_LARGE);
     return run;
 }
@@ -21,6 +21,13 @@ static struct span *take_kept(struct heap *heap, uint32_t spans)
 static uint32_t spans_of_object(size_t size)
 {
     return size == 0 ? 1 : spans_for(size);
+}
+
+/* Does the object leave pages at the end of its run untouched, and more than a few? */
+static bool is_loose(size_t size)
+{
+    size_t rest = size & (SPAN_SIZE - 1);
+    return rest != 0 && rest < SPAN_SIZE / 5 * 4;
 }
 
 static uint32_t spans_of_alignment(size_t alignment)
@@ -42,6 +49,10 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     bool zeros = false;
     if (span == NULL) {
         span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
+        if (LIKELY(span != NULL)) {
+            span->uncarved = is_loose(size);
+            large_count(span, 1);
+        }
         if (zeros && LIKELY(span != NULL)) heap_pressure_grown(large_usable_size(span), large_usable_size(span));
         /* A thread that gets large objects alone fills no bin. */
         if (UNLIKELY(heap_is_asked_to_trim(heap)) && heap->size != 0) heap_give_back(heap);
@@ -53,18 +64,22 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
 void *large_malloc_zeroed(size_t size)
 {
     struct span *span = space_acquire_zeroed(spans_for(size), SPAN_LARGE);
-    return span == NULL ? NULL : (void *)span_start(span);
+    if (span == NULL) return NULL;
+    span->uncarved = is_loose(size);
+    large_count(span, 1);
+    return (void *)span_start(span);
 }
 
-void large_free(struct heap *heap, struct span *span)
+static void release_or_keep(struct heap *heap, struct span *span)
 {
+    if (span->run_spans >= SPACE_BLOCK_SPANS) large_count(span, -1);
     if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
+        space_dense_spans_add(-run_dense_spans(span));
         space_release(span);
         heap_chores_expect_own(); /* of the heap that it shares */
         return;
     }
     span->bin = BIN_NONE;
-    span->uncarved = 0;
     span_kind_write(span, SPAN_METADATA);
     uint32_t entered = heap_enter(heap);
     cache_put(heap, span);
@@ -74,8 +89,15 @@ void large_free(struct heap *heap, struct span *span)
     heap_leave(heap, entered);
 }
 
+void large_free(struct heap *heap, struct span *span)
+{
+    space_block_look(span);
+    release_or_keep(heap, span);
+}
+
 static void *large_move(struct heap *heap, struct span *span, size_t size)
 {
+    space_block_look(span);
     char *to = large_malloc(heap, size, SPAN_SIZE, NULL);
     if (to == NULL) return NULL;
     void *from = (void *)span_start(span);
@@ -85,8 +107,15 @@ static void *large_move(struct heap *heap, struct span *span, size_t size)
         span_kind_write(span_of_offset(space_offset(to)), SPAN_METADATA);
         return NULL;
     }
-    large_free(heap, span);
+    release_or_keep(heap, span); /* its pages may be gone, which says nothing */
     return to;
+}
+
+/* Whether a run of so many spans ends in another huge page's stretch than this one. */
+static bool reaches_next_unit(const struct span *span, uint32_t spans)
+{
+    uint32_t before = span_index(span) + span->run_spans - 1, after = span_index(span) + spans - 1;
+    return after > before && after / SPACE_BLOCK_SPANS != before / SPACE_BLOCK_SPANS;
 }
 
 void *large_realloc(struct heap *heap, struct span *span, size_t size)
@@ -94,7 +123,11 @@ void *large_realloc(struct heap *heap, struct span *span, size_t size)
     uint32_t spans = spans_for(size);
     size_t before = large_usable_size(span);
     if (spans == span->run_spans) return (void *)span_start(span);
-    if (!space_resize(span, spans)) return large_move(heap, span, size);
+    bool filled = reaches_next_unit(span, spans) && space_block_look(span);
+    large_count(span, -1);
+    bool resized = space_resize(span, spans, filled);
+    large_count(span, 1);
+    if (!resized) return large_move(heap, span, size);
     size_t after = large_usable_size(span);
     if (after > before) heap_pressure_grown(after - before, after - before);
     return (void *)span_start(span);

@@ -77,20 +77,24 @@ void huge_pages_say_again(uint32_t index, uint32_t spans)
     }
 }
 
+static bool reads_as_zeros(const char *start, size_t size)
+{
+    const uint64_t *word = (const uint64_t *)start, *end = word + size / sizeof *word;
+    while (word < end && *word == 0) word++;
+    return word == end;
+}
+
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */
 
-/* A single block from this size on is most of what its program has, and is kept for long: a table, a cache, a matrix.
- * It gets huge pages whatever the rest of the heap looks like and whatever they cost, which is paid once. */
-#define HUGE_PAGES_BLOCK (32 * MIB)
-/* Otherwise heaps of less address space get none: one page partly used is much of them, and the first-level TLB covers
- * them anyway. */
+/* Heaps of less address space get none: one page partly used is much of them, and the first-level TLB covers them
+ * anyway. */
 #define HUGE_PAGES_AFTER (8 * MIB)
 /* Larger ones get them while this share of the spans handed out, in percent, is in use to the last page: a heap of
  * spans that are hardly used, such as thousands of threads make, would become resident as a whole. */
 enum { HUGE_PAGES_DENSITY = 80 };
 
-/* Outside the lock: counted by all threads, read as a hint. */
-static _Atomic(int32_t) dense_spans;
+/* Outside the lock: counted by all threads, read as hints. */
+static _Atomic(int32_t) dense_spans, block_spans;
 
 void huge_pages_start(void)
 {
@@ -102,19 +106,60 @@ void space_dense_spans_add(int32_t spans)
     atomic_fetch_add_explicit(&dense_spans, spans, memory_order_relaxed);
 }
 
+void space_block_spans_add(int32_t spans)
+{
+    atomic_fetch_add_explicit(&block_spans, spans, memory_order_relaxed);
+}
+
 static bool is_dense(void)
 {
     int64_t dense = atomic_load_explicit(&dense_spans, memory_order_relaxed);
-    return dense * 100 >= (int64_t)spans_handed_out() * HUGE_PAGES_DENSITY;
+    int64_t of = (int64_t)spans_handed_out() - atomic_load_explicit(&block_spans, memory_order_relaxed);
+    return dense > 0 && dense * 100 >= of * HUGE_PAGES_DENSITY;
 }
 
-void huge_pages_of_block(uint32_t from, uint32_t to)
+/* Blocks of whole units say nothing about each other's neighbours: a table that is touched here and there would become resident as
+ * a whole. They get huge pages once so many in a row, looked at when they were freed or grew, had been filled. */
+enum { BLOCKS_FILLED = 2 };
+
+/* Relaxed: a hint, which stands for itself. */
+static _Atomic(uint32_t) blocks_filled;
+
+static bool are_blocks_filled(void)
 {
-    if (space_settings.huge_pages != HUGE_PAGES_AUTO || to - from < HUGE_PAGES_BLOCK / SPAN_SIZE) return;
-    /* At the frontier nobody else has a part of the last unit yet. */
-    if (to == space_state.frontier && unit_round_up(to) <= space_state.committed) to = unit_round_up(to);
-    huge_pages_advise(from, to);
-    space_state.trial.to = 0;
+    return atomic_load_explicit(&blocks_filled, memory_order_relaxed) >= BLOCKS_FILLED;
+}
+
+/* A page that nobody has touched reads as zeros, and stays the kernel's page of zeros when it is read. Of so many pages of a block,
+ * evenly apart, at most so few may read so. Not its ends: there programs put guards of their own. */
+enum { PAGES_LOOKED_AT = 16, PAGES_UNTOUCHED = 1 };
+
+static bool is_filled(const struct span *first)
+{
+    size_t page = platform_page_size(), bytes = (size_t)first->run_spans * SPAN_SIZE;
+    unsigned untouched = 0;
+    for (size_t i = 1; i <= PAGES_LOOKED_AT && untouched <= PAGES_UNTOUCHED; i++) {
+        size_t offset = bytes / (PAGES_LOOKED_AT + 1) * i & ~(page - 1);
+        if (reads_as_zeros((const char *)span_start(first) + offset, page)) untouched++;
+    }
+    return untouched <= PAGES_UNTOUCHED;
+}
+
+bool space_block_look(const struct span *first)
+{
+    if (space_settings.huge_pages != HUGE_PAGES_AUTO || first->run_spans < SPACE_BLOCK_SPANS) return false;
+    bool filled = is_filled(first);
+    uint32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
+    uint32_t now = !filled ? 0 : row < BLOCKS_FILLED ? row + 1 : row;
+    if (now != row) atomic_store_explicit(&blocks_filled, now, memory_order_relaxed);
+    return filled;
+}
+
+/* A block that is not known to be filled does without what was said for the sake of those that were here before. */
+static void withdraw(uint32_t from, uint32_t to)
+{
+    for (uint32_t unit = unit_round_up(from); unit < unit_round_down(to); unit += HUGE_PAGE_SPANS)
+        if (unit_state(unit) == UNIT_ADVISED) tell(unit, unit + HUGE_PAGE_SPANS, UNIT_PLAIN);
 }
 
 /* What the kernel takes to give a page to a unit that has none. */
@@ -155,20 +200,28 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
 /* Where huge pages cost too much, the heap does without until it has grown so many times. */
 enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
-static void advise_on_trial(uint32_t from, uint32_t to, uint32_t needed)
-{
-    if (space_state.frontier < space_state.huge_pages_from || !is_dense() || is_stopped()) return;
-    huge_pages_advise(from, to);
-    space_state.trial = (struct huge_trial){.from = from, .to = to, .needed = needed};
-}
-
-struct huge_trial huge_pages_trial(uint32_t from, uint32_t to)
+struct huge_trial huge_pages_of_run(uint32_t from, uint32_t to, enum run_fill fill)
 {
     struct huge_trial trial = space_state.trial;
-    if (LIKELY(trial.to == 0)) return trial;
     space_state.trial.to = 0;
+    if (LIKELY(trial.to == 0 && fill == FILL_AS_OTHERS)) return trial;
+    bool filled = fill == FILL_WHOLE || (fill == FILL_AS_BLOCKS && are_blocks_filled());
+    if (fill != FILL_AS_OTHERS && space_settings.huge_pages == HUGE_PAGES_AUTO) {
+        /* At the frontier nobody else has a part of the last unit yet. */
+        bool is_last = to == space_state.frontier && unit_round_up(to) <= space_state.committed;
+        if (filled) huge_pages_advise(from, is_last ? unit_round_up(to) : to);
+        else withdraw(from, to);
+    }
+    if (trial.to == 0) return trial;
+    bool dense = is_dense();
+    uint32_t edge = unit_round_up(to) < trial.to ? unit_round_up(to) : trial.to;
     if (trial.from < unit_round_up(from)) trial.from = unit_round_up(from);
-    if (trial.from >= trial.needed || trial.needed > to) trial.to = 0; /* it was committed for another run */
+    trial.needed = to;
+    if (fill == FILL_AS_OTHERS) filled = dense;
+    if (dense) huge_pages_advise(edge, trial.to);
+    else trial.to = edge;
+    if (filled) huge_pages_advise(trial.from, edge);
+    if (!filled || trial.from >= to) trial.to = 0;
     return trial;
 }
 
@@ -285,24 +338,59 @@ static bool pages_can_move(const void *start, size_t size)
  * limited (vm.max_map_count), so it must pay well. */
 #define MOVE_PAGES_MIN ((size_t)4 << 20)
 
+/* As memcpy does it, but pages that hold nothing at either place are not written to, and so take no memory. */
+static void copy_pages(char *to, const char *from, size_t bytes)
+{
+    size_t page = platform_page_size(), done = 0;
+    while (done < bytes) {
+        size_t start = done;
+        while (done < bytes && !(bytes - done >= page && reads_as_zeros(from + done, page)))
+            done += bytes - done < page ? bytes - done : page;
+        if (done > start) memcpy(to + start, from + start, done - start);
+        for (; bytes - done >= page && reads_as_zeros(from + done, page); done += page)
+            if (!reads_as_zeros(to + done, page)) memset(to + done, 0, page);
+    }
+}
+
+/* The kernel moves one mapping at a time, and refuses where there are more: then each half by itself. What is too small for that is
+ * copied, and given back at once, so that it does not exist twice. Returns how many bytes have been moved. */
+static size_t move_or_copy(char *to, char *from, size_t bytes)
+{
+    if (bytes >= MOVE_PAGES_MIN) {
+        enum platform_move move = platform_move_pages(from, to, bytes);
+        if (move != MOVE_REFUSED) return move == MOVE_DONE ? bytes : 0;
+        size_t half = (bytes / 2 + PLATFORM_HUGE_PAGE - 1) & ~(PLATFORM_HUGE_PAGE - 1);
+        size_t moved = move_or_copy(to, from, half);
+        return moved < half ? moved : half + move_or_copy(to + half, from + half, bytes - half);
+    }
+    copy_pages(to, from, bytes);
+    size_t whole = bytes & ~(platform_page_size() - 1);
+    if (whole != 0) purge_counted(from, whole);
+    return bytes;
+}
+
 bool space_move(void *to, void *from, size_t bytes)
 {
-    bool movable = bytes >= MOVE_PAGES_MIN && pages_can_move(from, bytes) && pages_can_move(to, bytes);
-    enum platform_move move = movable ? platform_move_pages(from, to, bytes) : MOVE_REFUSED;
-    if (move == MOVE_REFUSED) memcpy(to, from, bytes);
-    return move != MOVE_TARGET_LOST;
+    if (bytes < MOVE_PAGES_MIN || !pages_can_move(from, bytes) || !pages_can_move(to, bytes)) {
+        copy_pages(to, from, bytes);
+        return true;
+    }
+    size_t moved = move_or_copy(to, from, bytes);
+    if (moved != bytes) memcpy(from, to, moved);
+    return moved == bytes;
 }
 
 /* ---- what has become accessible ---------------------------------------------------------------------------- */
 
 /* Whole units only: what of another has been touched before is backed by small pages and stays so. */
-void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed)
+void huge_pages_committed(uint32_t from, uint32_t to)
 {
     from = unit_round_up(from);
     to = unit_round_down(to);
     if (from >= to || space_settings.huge_pages == HUGE_PAGES_NEVER || !space_commit_descriptors(to)) return;
-    if (space_settings.huge_pages == HUGE_PAGES_AUTO) {
-        advise_on_trial(from, to, needed);
+    if (space_settings.huge_pages == HUGE_PAGES_AUTO) { /* it depends on for whom: see huge_pages_of_run */
+        if (space_state.frontier >= space_state.huge_pages_from && !is_stopped())
+            space_state.trial = (struct huge_trial){.from = from, .to = to};
         return;
     }
     /* Not the first unit: small programs leave the pool to others, and what the allocator itself writes to in the child

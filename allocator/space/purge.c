@@ -1,8 +1,8 @@
 /* Purging: giving the pages of dirty runs back to the kernel, oldest first.
  *
- * However much is due, one call of the program does little of it: the next one goes on. Because of their age it purges
- * PURGE_STEP bytes, and a release does so once in a tick of the clock; because of shared_dirty_max as much as it
- * released itself and PURGE_STEP, and so when nothing is to grow old. Only who asks for it, and an allocation that would fail, purges all at once.
+ * However much is due, one call of the program does as much of it as it has made itself, and PURGE_STEP bytes: the next one goes on.
+ * Because of their age a release does so once in a tick of the clock, for all that were released since. Only who asks for it, and
+ * an allocation that would fail, purges all at once.
  */
 #include "state.h"
 
@@ -10,7 +10,7 @@
 
 /* ---- one run ------------------------------------------------------------------------------------------ */
 
-static bool purge_counted(void *start, size_t size)
+bool purge_counted(void *start, size_t size)
 {
     bool purged = platform_purge(start, size);
     atomic_fetch_add_explicit(&space_state.purge_calls, 1, memory_order_relaxed);
@@ -269,9 +269,11 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
         purge_old(spans + PIECE_SPANS);
         return;
     }
+    space_state.released += spans;
     if (space_state.aged_at == now) return; /* a call that releases many runs */
     space_state.aged_at = now;
-    purge_old(PIECE_SPANS);
+    purge_old(space_state.released + PIECE_SPANS);
+    space_state.released = 0;
 }
 
 /* ---- for the layers above --------------------------------------------------------------------------------- */

@@ -187,12 +187,13 @@ void run_renew(struct span *first, uint64_t now)
     age_list_add(first, SPAN_NONE);
 }
 
-/* Runs of a list that may be too short: as many are looked at. A longer run is taken in place of one that may stand further back. */
+/* Runs that may be too short, or lie wrong: as many are looked at. A longer run is taken in place of one that may stand further
+ * back. */
 enum { LOOKED_AT_MAX = 32 };
 
-struct span *run_find(uint32_t spans, unsigned pool)
+/* A run that is long enough wherever it begins. */
+static struct span *find_unaligned(const struct pool *from, uint32_t spans)
 {
-    const struct pool *from = &space_state.pools[pool];
     unsigned list = list_of_length(spans);
     if (spans > EXACT_LENGTHS) {
         struct span *best = NULL;
@@ -206,6 +207,35 @@ struct span *run_find(uint32_t spans, unsigned pool)
     }
     list = list_filled_from(from, list);
     return list == LENGTH_LISTS ? NULL : span_at(from->lists[list]);
+}
+
+static bool holds_aligned(const struct span *run, uint32_t spans, uint32_t alignment)
+{
+    uint32_t start = span_index(run);
+    return index_aligned(start, alignment) - start + spans <= run->run_spans;
+}
+
+/* What was aligned before is of just the right length, and free runs that happen to lie well are not rare: of each length some are
+ * looked at, of few lengths. */
+enum { LENGTHS_LOOKED_AT_MAX = 16 };
+
+static struct span *find_aligned(const struct pool *from, uint32_t spans, uint32_t alignment)
+{
+    unsigned list = list_filled_from(from, list_of_length(spans));
+    for (unsigned lengths = 0; list != LENGTH_LISTS && lengths < LENGTHS_LOOKED_AT_MAX; lengths++) {
+        uint32_t i = from->lists[list];
+        for (unsigned looked_at = 0; i != SPAN_NONE && looked_at < LOOKED_AT_MAX; i = span_at(i)->next, looked_at++)
+            if (holds_aligned(span_at(i), spans, alignment)) return span_at(i);
+        list = list_filled_from(from, list + 1);
+    }
+    return NULL;
+}
+
+struct span *run_find(uint32_t spans, uint32_t alignment, unsigned pool)
+{
+    const struct pool *from = &space_state.pools[pool];
+    struct span *run = alignment == 1 ? NULL : find_aligned(from, spans, alignment);
+    return run != NULL ? run : find_unaligned(from, spans + alignment - 1);
 }
 
 /* ---- cutting ---------------------------------------------------------------------------------------- */

@@ -75,7 +75,7 @@ static bool commit_spans(uint32_t up_to)
     /* Where limits leave no room for the generous step, the least that is needed. */
     if (commit(start, ((size_t)generous - before) * SPAN_SIZE)) space_state.committed = (uint32_t)generous;
     else if (commit(start, ((size_t)up_to - before) * SPAN_SIZE)) space_state.committed = up_to;
-    if (space_state.committed > before) huge_pages_committed(before, space_state.committed, up_to);
+    if (space_state.committed > before) huge_pages_committed(before, space_state.committed);
     return up_to <= space_state.committed;
 }
 
@@ -113,7 +113,7 @@ static bool commit_again(uint32_t index, uint32_t spans)
 
 static uint32_t acquire_from_pool(uint32_t spans, uint32_t alignment, unsigned pool)
 {
-    struct span *run = run_find(spans + alignment - 1, pool);
+    struct span *run = run_find(spans, alignment, pool);
     if (run == NULL) return SPAN_NONE;
     uint32_t index = index_aligned(span_index(run), alignment);
     run_cut(run, index, spans);
@@ -206,7 +206,6 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
     first->run_spans = spans;
     first->pool = (uint8_t)pool;
     run_use_set(first, RUN_ON_ITS_WAY);
-    if (kind == SPAN_LARGE) space_dense_spans_add((int32_t)spans);
     return first;
 }
 
@@ -217,8 +216,9 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     if (place->index == SPAN_NONE) return NULL;
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
-    if (place->zeroed && kind == SPAN_LARGE) huge_pages_of_block(place->index, place->index + spans);
-    place->trial = huge_pages_trial(place->index, place->index + spans);
+    bool is_new_block = place->zeroed && kind == SPAN_LARGE && spans >= SPACE_BLOCK_SPANS;
+    place->trial =
+        huge_pages_of_run(place->index, place->index + spans, is_new_block ? FILL_AS_BLOCKS : FILL_AS_OTHERS);
     return first;
 }
 
@@ -270,7 +270,6 @@ void space_release(struct span *first)
 {
     uint64_t now = platform_clock_ms();
     enum space_access access = space_enter();
-    if (first->kind == SPAN_LARGE) space_dense_spans_add(-(int32_t)first->run_spans);
     if (LIKELY(access == SPACE_WHOLE)) take_back(span_index(first), first->run_spans, first->pool, now);
     else run_defer(first);
     space_leave(access);
@@ -293,7 +292,7 @@ struct span *space_set_apart(uint32_t spans, uint32_t alignment)
     uint32_t index = access == SPACE_WHOLE ? acquire_from_frontier(spans, alignment) : SPAN_NONE;
     if (index != SPAN_NONE) {
         first = run_hand_out(index, spans, SPAN_METADATA, DIRTY + node_here());
-        huge_pages_trial(index, index + spans); /* not here */
+        huge_pages_of_run(index, index + spans, FILL_SPARSE);
     }
     space_leave(access);
     huge_pages_say();
@@ -372,7 +371,7 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign, bool *br
     return true;
 }
 
-bool space_resize(struct span *first, uint32_t spans)
+bool space_resize(struct span *first, uint32_t spans, bool filled)
 {
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
@@ -382,11 +381,8 @@ bool space_resize(struct span *first, uint32_t spans)
     enum space_access access = space_enter();
     bool done = access == SPACE_WHOLE && (spans < old || run_grow(first, spans, &foreign, &breaks));
     if (done) {
-        if (first->kind == SPAN_LARGE) {
-            space_dense_spans_add((int32_t)spans - (int32_t)old);
-            if (spans > old) huge_pages_of_block(index + old, index + spans);
-        }
-        if (spans > old) trial = huge_pages_trial(index + old, index + spans);
+        enum run_fill fill = spans < SPACE_BLOCK_SPANS ? FILL_AS_OTHERS : filled ? FILL_WHOLE : FILL_SPARSE;
+        if (spans > old) trial = huge_pages_of_run(index + old, index + spans, fill);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());

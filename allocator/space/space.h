@@ -202,9 +202,17 @@ ALWAYS_INLINE uint64_t span_age(const struct span *span, uint64_t now)
     return age_at(now, span_since(span));
 }
 
-/* The layer above says how many of its spans are in use to the last page (large runs count by themselves): huge pages are
- * only worth having while nearly all are. */
+/* The layer above says how many of its spans are in use to the last page: huge pages are only worth having while nearly all are. */
 void space_dense_spans_add(int32_t spans);
+
+/* It leaves out objects of so many spans and more, *blocks*, which get huge pages for themselves, and says how many spans they
+ * have. */
+#define SPACE_BLOCK_SPANS 8
+void space_block_spans_add(int32_t spans);
+
+/* A run is about to be released, moved or made longer: if it is a block, look whether its owner has filled it, which says what to
+ * expect of the next one. Reads some of its pages. */
+bool space_block_look(const struct span *first);
 
 /* ---- runs (space.c) --------------------------------------------------------------------------------------- */
 
@@ -250,8 +258,8 @@ ALWAYS_INLINE void *span_guest(const struct span *span)
 void space_release(struct span *first);
 
 /* Make a run of the layer above longer or shorter in place. Growing fails (false) when what follows is in use
- * or memory has run out; shrinking always succeeds. */
-bool space_resize(struct span *first, uint32_t spans);
+ * or memory has run out; shrinking always succeeds. `filled`: what comes to it is expected to be touched as a whole. */
+bool space_resize(struct span *first, uint32_t spans, bool filled);
 
 /* How many spans were ever handed out, from the first on: for a process of one thread, else a hint. */
 uint32_t space_spans(void);

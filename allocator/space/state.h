@@ -47,7 +47,8 @@ struct pool {
 /* Longer runs are in the last list. */
 enum { DEFERRED_LISTS = 20 };
 
-/* Units [from, to) that were advised to be huge pages, and are to be tried as far as they are needed. */
+/* Units [from, to) that have become accessible and may be advised to be huge pages, which are to be tried as far as they are
+ * needed. */
 struct huge_trial {
     uint32_t from, to; /* to is 0: none */
     uint32_t needed;
@@ -60,6 +61,7 @@ struct space_state {
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
     uint64_t refused_at;
     uint64_t aged_at; /* when a release last looked for old runs */
+    uint32_t released; /* spans, since then */
     uint32_t capacity; /* spans that may be reserved, in time */
     uint32_t reserved; /* spans that are */
     size_t table_reserved; /* bytes */
@@ -216,8 +218,8 @@ void run_remove(struct span *first);
 /* Cut [index, index+wanted) out of a free run that contains it; what is left goes back. */
 void run_cut(struct span *run, uint32_t index, uint32_t wanted);
 
-/* The smallest run of the pool with at least `spans`, or NULL. */
-struct span *run_find(uint32_t spans, unsigned pool);
+/* A short run of the pool with room for so many spans, the first of which is aligned to `alignment` spans, or NULL. */
+struct span *run_find(uint32_t spans, uint32_t alignment, unsigned pool);
 
 /* ---- huge pages (huge.c) ---------------------------------------------------------------------------- */
 
@@ -239,17 +241,23 @@ void huge_pages_start(void);
 /* Ask for huge pages for the whole units in [from, to) spans. */
 void huge_pages_advise(uint32_t from, uint32_t to);
 
-/* [from, to) spans have become accessible, since a heap of `needed` spans wants those below that. */
-void huge_pages_committed(uint32_t from, uint32_t to, uint32_t needed);
+/* [from, to) spans have become accessible. */
+void huge_pages_committed(uint32_t from, uint32_t to);
 
-/* With the lock: what is to be tried of a run [from, to) that is about to be handed out. */
-struct huge_trial huge_pages_trial(uint32_t from, uint32_t to);
+/* How much of a run will be touched. */
+enum run_fill {
+    FILL_AS_OTHERS, /* as of the spans handed out before */
+    FILL_AS_BLOCKS, /* as of the blocks that were looked at: see space_block_look */
+    FILL_SPARSE,
+    FILL_WHOLE,
+};
+
+/* With the lock: a run [from, to) has been handed out, or one has grown by that. Asks for its huge pages, and says which are to be
+ * tried. */
+struct huge_trial huge_pages_of_run(uint32_t from, uint32_t to, enum run_fill fill);
 /* Without the lock, since a huge page takes long to come: touch the first of its units, which nobody else knows yet, and do without
  * huge pages for a while when they cost too much. */
 void huge_pages_try(const struct huge_trial *trial);
-
-/* [from, to) spans have been handed out as one object, or as what one has grown by. */
-void huge_pages_of_block(uint32_t from, uint32_t to);
 
 /* These spans are about to be purged, or pages of them. Whether that takes the first part of some unit: then
  * platform_split_huge_pages is to come before, without the lock. */
@@ -272,6 +280,9 @@ uint32_t huge_pages_alike(uint32_t index, uint32_t spans, bool *taken);
 void huge_pages_say(void);
 
 /* ---- purging (purge.c) ------------------------------------------------------------------------------ */
+
+/* Give these pages back, without the lock. False when the kernel refuses. */
+bool purge_counted(void *start, size_t size);
 
 /* Purge all dirty runs. The lock is let go during each system call, here and below, and lost if a fork has it then: see
  * space_is_whole. */

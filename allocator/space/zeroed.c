@@ -214,7 +214,7 @@ static void stock_cut_down(uint32_t keep)
     uint64_t now = platform_clock_ms();
     for (unsigned pool = pools_end(); pool < pools_zeroed_end(); pool++) {
         struct span *run;
-        while (spans_zeroed() > keep && (run = run_find(1, pool)) != NULL) {
+        while (spans_zeroed() > keep && (run = run_find(1, 1, pool)) != NULL) {
             uint32_t index = span_index(run);
             uint32_t surplus = spans_zeroed() - keep;
             uint32_t spans = run->run_spans < surplus ? run->run_spans : surplus;
@@ -272,7 +272,7 @@ bool zeroed_release(void)
 static struct span *dirty_run(void)
 {
     for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
-        struct span *run = run_find(stock.wish, pool);
+        struct span *run = run_find(stock.wish, 1, pool);
         if (run != NULL) return run;
     }
     for (unsigned pool = DIRTY; pool < pools_end(); pool++)
@@ -379,7 +379,7 @@ bool space_zeroed_is_on(void)
 static struct span *acquire_zeroed(uint32_t spans, enum span_kind kind, unsigned own)
 {
     collect();
-    struct span *run = run_find(spans, pool_zeroed(own));
+    struct span *run = run_find(spans, 1, pool_zeroed(own));
     struct span *first = NULL;
     if (run != NULL) {
         uint32_t index = span_index(run);

@@ -31,7 +31,7 @@ std::atomic<int64_t> dense_spans; // as the space layer has been told
 extern "C" {
 struct span *__real_space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 void __real_space_release(struct span *first);
-bool __real_space_resize(struct span *first, uint32_t spans);
+bool __real_space_resize(struct span *first, uint32_t spans, bool filled);
 void __real_space_dense_spans_add(int32_t spans);
 bool __real_platform_commit(void *start, size_t size);
 bool __real_platform_purge(void *start, size_t size);
@@ -46,10 +46,10 @@ void __wrap_space_release(struct span *first)
     space_calls++;
     __real_space_release(first);
 }
-bool __wrap_space_resize(struct span *first, uint32_t spans)
+bool __wrap_space_resize(struct span *first, uint32_t spans, bool filled)
 {
     space_calls++;
-    return __real_space_resize(first, spans);
+    return __real_space_resize(first, spans, filled);
 }
 void __wrap_space_dense_spans_add(int32_t spans)
 {
@@ -280,7 +280,7 @@ TEST(Cache, AnObjectFreedTwiceIsNoticed)
 void count_dense(const struct span *span, void *argument)
 {
     auto *dense = static_cast<int64_t *>(argument);
-    if (span->kind == SPAN_LARGE) *dense += span->run_spans;
+    if (span->kind == SPAN_LARGE) *dense += run_dense_spans(span);
     if (span->kind == SPAN_BLOCKS && span->uncarved == 0) *dense += 1;
 }
 

@@ -96,7 +96,7 @@ inline size_t check_cache(const struct heap *heap)
             EXPECT_GE(span_since(span_at(younger)), span_since(run)) << "not in the order of age";
         }
         spans += run->run_spans;
-        if (run->uncarved == 0) dense += run->run_spans;
+        dense += static_cast<size_t>(run_dense_spans(run));
         younger = index;
         if (testing::Test::HasFailure()) return dense;
     }

@@ -6,6 +6,7 @@
 #include "space_walker.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <map>
@@ -136,7 +137,7 @@ struct space_figures figures_now()
 
 struct span *acquire(uint32_t spans)
 {
-    struct span *run = space_acquire(spans, 1, SPAN_LARGE, nullptr);
+    struct span *run = space_acquire(spans, 1, SPAN_METADATA, nullptr);
     EXPECT_NE(nullptr, run);
     return run;
 }
@@ -232,16 +233,91 @@ TEST(Pool, OfThisKernelIsUsedOrForgoneWithoutHarm)
 
 // ---- advice ------------------------------------------------------------------------------
 
-TEST(Advice, ALargeBlockOfASmallProgramGetsHugePagesWhateverTheyCost)
+constexpr size_t LARGE = 320 * MIB;
+
+// One byte of each page: as good as all of them.
+void touch_pages(char *start, size_t size)
+{
+    for (size_t i = 0; i < size; i += 4096) start[i] = 1;
+}
+
+char *block(size_t size)
+{
+    char *start = static_cast<char *>(heap_malloc(size));
+    EXPECT_NE(nullptr, start);
+    return start;
+}
+
+size_t resident_pages(const char *start, size_t size)
+{
+    std::vector<unsigned char> pages(size / 4096);
+    EXPECT_EQ(0, mincore(const_cast<char *>(start), size, pages.data()));
+    return static_cast<size_t>(
+        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
+}
+
+// The program has filled two such blocks, and freed them.
+void show_filled(size_t size)
+{
+    for (int i = 0; i < 2; i++) {
+        char *start = block(size);
+        touch_pages(start, size);
+        heap_free(start);
+    }
+}
+
+TEST(Advice, IsNotGivenForABlockOfWhichNothingIsKnown)
 {
     in_new_heap(HUGE_PAGES_AUTO, [] {
-        space_settings.huge_page_price = 0;
-        heap_free(heap_malloc(100));
-        const size_t size = 320 * MIB;
-        ASSERT_NE(nullptr, heap_malloc(size));
-        EXPECT_GE(figures_now().huge, size - UNIT);
-        EXPECT_LE(figures_now().huge, size + UNIT);
+        for (size_t size : {LARGE, 16 * MIB, MIB}) {
+            char *start = block(size);
+            for (size_t i = 0; i < size; i += 64 * 4096) start[i] = 1;
+            EXPECT_EQ((size + 64 * 4096 - 1) / (64 * 4096), resident_pages(start, size));
+        }
+        EXPECT_EQ(0u, figures_now().huge);
     });
+}
+
+TEST(Advice, IsGivenForABlockOnceTwoWereFilledAndNoMoreOnceOneWasNot)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = UINT32_MAX;
+        show_filled(32 * MIB);
+        heap_free(block(LARGE)); // which shows that blocks are not filled any more
+        EXPECT_GE(figures_now().huge, LARGE - 2 * UNIT);
+        space_purge_all();
+        char *sparse = block(LARGE);
+        EXPECT_LE(figures_now().huge, 32 * MIB + 2 * UNIT) << "what was said for the last one is taken back";
+        sparse[LARGE / 2] = 1;
+        EXPECT_EQ(1u, resident_pages(sparse + UNIT, LARGE - 2 * UNIT));
+    });
+}
+
+TEST(Advice, IsGivenForWhatABlockGrowsByWhenItIsFilledSoFar)
+{
+    for (bool filled : {false, true}) {
+        in_new_heap(HUGE_PAGES_AUTO, [filled] {
+            space_settings.huge_page_price = UINT32_MAX;
+            char *start = block(16 * MIB);
+            if (filled) touch_pages(start, 16 * MIB);
+            ASSERT_EQ(start, heap_realloc(start, LARGE));
+            if (filled) EXPECT_GE(figures_now().huge, LARGE - 16 * MIB - 2 * UNIT);
+            else EXPECT_EQ(0u, figures_now().huge);
+        });
+    }
+}
+
+// Half of the last span of a block of 96 KiB is never touched; one of 126 KiB fills both.
+TEST(Advice, DependsOnHowMuchOfTheirLastSpanBlocksUse)
+{
+    for (size_t size : {96u << 10, 126u << 10}) {
+        in_new_heap(HUGE_PAGES_AUTO, [size] {
+            space_settings.huge_page_price = UINT32_MAX;
+            for (size_t i = 0; i < 64 * MIB; i += size) block(size);
+            if (size == 126u << 10) EXPECT_GE(figures_now().huge, 32 * MIB);
+            else EXPECT_EQ(0u, figures_now().huge);
+        });
+    }
 }
 
 // The last of twenty units that are advised.
@@ -250,7 +326,10 @@ struct span *advised_unit()
     space_settings.huge_page_price = UINT32_MAX;
     EXPECT_TRUE(space_start());
     struct span *run = nullptr;
-    for (uint32_t i = 0; i < 20; i++) run = acquire(UNIT_SPANS);
+    for (uint32_t i = 0; i < 20; i++) {
+        run = acquire(UNIT_SPANS);
+        space_dense_spans_add(UNIT_SPANS);
+    }
     EXPECT_EQ(UNIT_ADVISED, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
     return run;
 }

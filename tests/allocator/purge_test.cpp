@@ -95,6 +95,22 @@ TEST(Age, OfAProcessThatHasSleptForMonthsDoesNotStopItsChores)
     });
 }
 
+// A program of few calls, each with much memory.
+TEST(Age, OneCallGivesBackAsMuchAsItReleases)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            struct span *old = fenced_run(20 * STEP_SPANS), *young = fenced_run(20 * STEP_SPANS);
+            space_release(old);
+            let_pass(2 * DECAY);
+            space_release(young);
+            EXPECT_EQ(20 * PURGE_STEP, purge_bytes);
+            EXPECT_EQ(20 * PURGE_STEP, figures_now().dirty);
+        },
+        1024 * MIB);
+}
+
 // ---- what the kernel refuses ----------------------------------------------------------------------------------------
 
 // The kernel's own call: sanitizers have a mlock that does nothing.

@@ -181,7 +181,7 @@ class NodeWalk
         if (runs_.empty()) return;
         auto [run, node] = *any_run();
         uint32_t old = run->run_spans;
-        if (!space_resize(run, random_length())) return;
+        if (!space_resize(run, random_length(), false)) return;
         for (uint32_t i = old; i < run->run_spans; i++) {
             uint64_t stamp = *stamp_of(run, i);
             ASSERT_TRUE(stamp == NO_STAMP || stamp == stamp_of_node(node)) << "grew over memory of another node";

@@ -13,10 +13,10 @@ constexpr size_t MIB = size_t{1} << 20;
 constexpr size_t SMALL_RESERVATION = 64 * MIB; // 1024 spans: soon exhausted
 
 // `body` runs in a process of its own, because there is one reservation in each.
-template <typename Body> void in_new_space(Body body)
+template <typename Body> void in_new_space(Body body, size_t reservation = SMALL_RESERVATION)
 {
     isolated::expect_passes([&] {
-        space_settings.reservation = SMALL_RESERVATION;
+        space_settings.reservation = reservation;
         space_settings.decay_ms = DECAY_NEVER;
         ASSERT_TRUE(space_start());
         body();

@@ -13,6 +13,7 @@ extern "C" {
 
 #include <cstring>
 #include <map>
+#include <vector>
 
 namespace
 {
@@ -119,7 +120,7 @@ class RandomWalk
         auto [run, tag] = *any_run();
         uint32_t old = run->run_spans;
         uint32_t wanted = random_length();
-        bool done = space_resize(run, wanted);
+        bool done = space_resize(run, wanted, random_.chance(50));
         ASSERT_EQ(done ? wanted : old, run->run_spans);
         ASSERT_TRUE(done || wanted > old) << "shrinking always succeeds";
         expect_marked(run, done && wanted < old ? wanted : old, tag);
@@ -170,6 +171,46 @@ TEST(Space, ALongEnoughRunIsFoundBehindShorterOnesDuringAFork)
         EXPECT_EQ(before, figures_now().handed_out);
         space_fork_end();
     });
+}
+
+TEST(Space, RunsThatWereAlignedAreUsedAgainForAlignedOnes)
+{
+    in_new_space(
+        [] {
+            constexpr uint32_t ALIGNMENT = 32;
+            stress::Random random(1);
+            std::vector<struct span *> runs;
+            for (int i = 0; i < 100; i++) runs.push_back(space_acquire(1 + i % 3, ALIGNMENT, SPAN_LARGE, nullptr));
+            uint32_t spans = space_spans();
+            for (int i = 0; i < 10000; i++) {
+                size_t which = random.below(runs.size());
+                space_release(runs[which]);
+                runs[which] = space_acquire(1 + static_cast<uint32_t>(random.below(3)), ALIGNMENT, SPAN_LARGE, nullptr);
+                ASSERT_NE(nullptr, runs[which]);
+            }
+            EXPECT_LE(space_spans(), spans + spans / 4);
+        },
+        1024 * MIB);
+}
+
+TEST(Space, ALongerRunIsTakenWhereManyThatAreTooShortStandBeforeOneThatWouldDo)
+{
+    in_new_space(
+        [] {
+            auto fenced = [](uint32_t spans) {
+                struct span *run = acquire(spans);
+                acquire(1);
+                return run;
+            };
+            struct span *fits = fenced(47), *longer = fenced(100);
+            std::vector<struct span *> shorter(40);
+            for (auto &run : shorter) run = fenced(40);
+            space_release(longer);
+            space_release(fits);
+            for (auto *run : shorter) space_release(run);
+            EXPECT_EQ(longer, acquire(45));
+        },
+        1024 * MIB);
 }
 
 TEST(Space, ARandomWalkKeepsRunsApartAndTheTableSound)

@@ -171,6 +171,8 @@ static void *object_of(struct span *span, uint32_t front, size_t usable)
     span->block_size = front;
     span->free = usable;
     span->carved = FAMILY_MALLOC;
+    span->uncarved = 0;
+    large_count(span, 1);
     count_guarded(span);
     if (is_guarded(span)) touch(span);
     set_guards(span);
@@ -325,7 +327,7 @@ void large_free(struct heap *heap, struct span *span)
     uint32_t run = span_index(span) + 1;
     stop_being_an_object(span);
     clear(hardened_large_start(span), object_end(span));
-    space_dense_spans_add(-(int32_t)span->run_spans);
+    large_count(span, -1);
     if (is_worth_keeping(span) && allow(span_start(span), run_end(span), false)) keep(run);
     else release(run);
     release_refused();
@@ -342,13 +344,21 @@ void large_free(struct heap *heap, struct span *span)
 
 /* ---- resizing ----------------------------------------------------------------------------------------------------------------------- */
 
+static bool set_spans(struct span *span, uint32_t spans)
+{
+    large_count(span, -1);
+    bool done = space_resize(span, spans, false);
+    large_count(span, 1);
+    return done;
+}
+
 /* Has the run the length that the object shall have? What comes to it may hold what was somebody's. */
 static bool resize_run(struct span *span, uint32_t spans)
 {
     if (spans == span->run_spans) return true;
     uintptr_t end = run_end(span);
     if (is_guarded(span) && !allow(object_end(span), end, true)) return false;
-    bool done = space_resize(span, spans);
+    bool done = set_spans(span, spans);
     if (done && run_end(span) > end) clear(end, run_end(span));
     return done;
 }
@@ -362,7 +372,7 @@ static bool resize_in_place(struct span *span, size_t usable)
     if (usable < before) clear(start + usable, start + before);
     bool done = resize_run(span, spans_of_object(span->block_size, usable)) || usable < before;
     if (done && usable > before && is_guarded(span)) done = allow(start + before, start + usable, true);
-    if (!done) space_resize(span, spans);
+    if (!done) set_spans(span, spans);
     else span->free = usable;
     set_guards(span);
     if (done && usable > before) heap_pressure_grown(usable - before, usable - before);
