@@ -194,6 +194,7 @@ static platform_lock lock;
 static _Atomic(bool) configured;
 static _Atomic(bool) shrunk; /* written under the lock */
 static _Atomic(uint32_t) pressed; /* enum pressure; too */
+static _Atomic(size_t) pressed_kept; /* too; see heap_settings_bound */
 
 bool options_shrunk(void)
 {
@@ -205,7 +206,13 @@ static uint64_t in_force(const struct option *option, uint64_t value)
 {
     uint32_t pressure = atomic_load_explicit(&pressed, memory_order_relaxed);
     if (!option->keeps_memory || (!options_shrunk() && pressure == PRESSURE_NONE)) return value;
-    uint64_t most = pressure == PRESSURE_AT ? 0 : option->kept_shrunk;
+    uint64_t most = option->kept_shrunk;
+    if (pressure == PRESSURE_AT) {
+        bool of_margin = option->kept_pressed == KEPT_OF_MARGIN;
+        uint64_t pressed_most =
+            of_margin ? atomic_load_explicit(&pressed_kept, memory_order_relaxed) : option->kept_pressed;
+        if (!options_shrunk() || pressed_most < most) most = pressed_most;
+    }
     return value > most ? most : value;
 }
 
@@ -491,10 +498,11 @@ void options_shrink(bool now)
     follow();
 }
 
-bool heap_settings_bound(enum pressure pressure)
+bool heap_settings_bound(enum pressure pressure, size_t kept)
 {
     if (!platform_lock_try(&lock)) return false; /* in an allocation, which waits for nobody here */
     atomic_store_explicit(&pressed, pressure, memory_order_relaxed);
+    atomic_store_explicit(&pressed_kept, kept, memory_order_relaxed);
     bounds_apply();
     platform_lock_release(&lock);
     return true;

@@ -118,6 +118,9 @@ static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1
 
 /* While the footprint is shrunk: what requests hand to each other within milliseconds goes round and would only come back, page
  * fault by page fault, under the same lock of the kernel's as the reload. What is beyond goes back at once. */
+/* While little memory is left, what comes round within so long stays, up to a share of what is left: it costs a page fault each
+ * time otherwise, and the process stands still when it is its neighbours that have taken the rest. */
+enum { DECAY_MS_PRESSED = 50 };
 enum { DECAY_MS_SHRUNK = 10, FREE_PAGES_SHRUNK = 1 << 20, SHARED_SPANS_SHRUNK = 4 << 20 };
 
 /* In a shared heap a malloc and its free cost some 230 instructions more, which so many times is what the kernel takes for the 200
@@ -239,6 +242,7 @@ struct option options_table[OPTION_COUNT] = {
                 },
             .keeps_memory = true,
             .kept_shrunk = FREE_PAGES_SHRUNK,
+            .kept_pressed = FREE_PAGES_SHRUNK,
             .apply = apply_free_page_threshold,
         },
     [THREAD_SPAN_THRESHOLD] =
@@ -270,6 +274,7 @@ struct option options_table[OPTION_COUNT] = {
                 },
             .keeps_memory = true,
             .kept_shrunk = SHARED_SPANS_SHRUNK,
+            .kept_pressed = KEPT_OF_MARGIN,
             .apply = apply_shared_span_threshold,
         },
     [DECAY_MS] =
@@ -286,6 +291,7 @@ struct option options_table[OPTION_COUNT] = {
                 },
             .keeps_memory = true,
             .kept_shrunk = DECAY_MS_SHRUNK,
+            .kept_pressed = DECAY_MS_PRESSED,
             .apply = apply_decay_ms,
         },
     [REMOTE_FREE_BATCH] =

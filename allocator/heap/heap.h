@@ -699,8 +699,9 @@ void heap_pressure_limit(size_t limit);
 /* In a fork's child. */
 void heap_pressure_fork_child(void);
 
-/* Defined by the layer above: bound what the options keep free, as it is right for this pressure; false: not now. */
-bool heap_settings_bound(enum pressure pressure);
+/* Defined by the layer above: bound what the options keep free, as it is right for this pressure; `kept`: bytes that runs shared by all
+ * threads may hold at PRESSURE_AT. False: not now. */
+bool heap_settings_bound(enum pressure pressure, size_t kept);
 
 /* ---- remote frees (remote.c) ---------------------------------------------------------------------------------------------- */
 

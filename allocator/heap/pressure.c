@@ -7,7 +7,8 @@
  *     PRESSURE_NONE    the options hold
  *     PRESSURE_NEAR    if all that has been handed out and kept were touched, little would be left: caches are bounded as while the
  *                      footprint is shrunk (hf_footprint_shrink), and no more huge pages are asked for
- *     PRESSURE_AT      little is left: nothing free is kept, and what is free goes back at once
+ *     PRESSURE_AT      little is left: what is free goes back at once, but for a share of what is little, which may be used again
+ *                      within tens of milliseconds
  *
  * "Little" is margin_of. A level is left again when twice that is there, so that it does not come and go. When the kernel says
  * that it has met a limit, or stalled the group's processes, all that is free goes back once, whatever the level.
@@ -188,10 +189,13 @@ static void give_back(bool blocks)
 
 static _Atomic(uint32_t) level; /* enum pressure */
 
+/* Of the margin, what free runs may hold while little is left. */
+enum { KEPT_SHARE = 4 };
+
 /* The level that is in force. While somebody else is setting options, it stays until the next look. */
-static enum pressure level_change(enum pressure before, enum pressure now)
+static enum pressure level_change(enum pressure before, enum pressure now, size_t limit)
 {
-    if (before == now || !heap_settings_bound(now)) return before;
+    if (before == now || !heap_settings_bound(now, margin_of(limit) / KEPT_SHARE)) return before;
     atomic_store_explicit(&space_settings.huge_pages_stopped, now != PRESSURE_NONE, memory_order_relaxed);
     atomic_store_explicit(&level, now, memory_order_relaxed);
     return now;
@@ -219,12 +223,12 @@ static COLD void look(uint64_t clock, size_t wanted)
     size_t limit = atomic_load_explicit(&heap_settings.memory_limit, memory_order_relaxed);
     enum pressure before = (enum pressure)atomic_load_explicit(&level, memory_order_relaxed);
     if (limit == MEMORY_LIMIT_NONE) {
-        level_change(before, PRESSURE_NONE);
+        level_change(before, PRESSURE_NONE, 0);
         look_again(&(struct platform_memory){.limit = SIZE_MAX}, PRESSURE_NONE, clock);
         return;
     }
     view_of(limit, &view);
-    enum pressure now = level_change(before, level_of(&view.memory, space_kept(), wanted, before));
+    enum pressure now = level_change(before, level_of(&view.memory, space_kept(), wanted, before), view.memory.limit);
     size_t left = left_of(view.memory.limit, view.memory.used + wanted);
     bool entered = now > before, warned = is_warned(&view, clock) && is_time(&warned_at_ms, clock, WARNED_REST_MS);
     bool hardly = now == PRESSURE_AT && left < margin_of(view.memory.limit) / HARDLY_SHARE;
