@@ -130,7 +130,7 @@ endfunction()
 
 # An archive of many members would let the linker take some of them and leave others to libc, and
 # would show every internal name to the program. So the objects are joined into one and the hidden
-# names made local.
+# names made local. A program may define operators of its own beside it, so these are weak there.
 # heapfit_add_static(<target> <object library>...)
 function(heapfit_add_static target)
   heapfit_object_files(files ${ARGN})
@@ -141,7 +141,8 @@ function(heapfit_add_static target)
     OUTPUT "${single}"
     BYPRODUCTS "${joined}"
     COMMAND "${CMAKE_LINKER}" -r -o "${joined}" ${files}
-    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${joined}" "${single}"
+    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard --weaken-symbol=_Zn[wa]* --weaken-symbol=_Zd[la]*
+      "${joined}" "${single}"
     DEPENDS ${files}
     COMMENT "Joining the objects of lib${target}.a"
     COMMAND_EXPAND_LISTS

@@ -1,0 +1,46 @@
+"""Tools, libraries and plug-ins that replace the same functions as heapfit, or look for others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+TIMEOUT_S = 300
+
+
+def run(
+    *words: str | Path, preload: str | Path = "", **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "LD_PRELOAD": str(preload), **variables}
+    return subprocess.run(
+        words, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+
+
+@pytest.fixture(scope="session")
+def objects_of_new(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("valgrind") / "objects_of_new"
+    words = ["g++", "-g", "-O0", "-pthread", PROGRAMS / "objects_of_new.cpp", "-o", program]
+    subprocess.run(words, check=True)
+    return program
+
+
+def test_memcheck_finds_errors_and_leaks_of_objects_made_by_new(
+    objects_of_new: Path, library: Path
+) -> None:
+    done = run("valgrind", "-q", "--leak-check=full", objects_of_new, preload=library)
+    assert "Invalid write of size 1" in done.stderr
+    assert "0 bytes after a block of size 40 alloc'd" in done.stderr
+    assert "40 bytes in 1 blocks are definitely lost" in done.stderr
+
+
+@pytest.mark.parametrize("tool", ["helgrind", "drd"])
+def test_tools_for_threads_report_nothing_of_the_library(
+    tool: str, objects_of_new: Path, library: Path
+) -> None:
+    done = run("valgrind", "-q", f"--tool={tool}", objects_of_new, "threads", preload=library)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
