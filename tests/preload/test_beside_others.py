@@ -44,3 +44,33 @@ def test_tools_for_threads_report_nothing_of_the_library(
 ) -> None:
     done = run("valgrind", "-q", f"--tool={tool}", objects_of_new, "threads", preload=library)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="session")
+def deepbind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program beside which is a library that opens a plug-in in a folder of its own."""
+    folder = tmp_path_factory.mktemp("deepbind")
+    (folder / "plugins").mkdir()
+    source, flags = PROGRAMS / "deepbind.c", ["-O1", "-fno-builtin", "-fPIC"]
+    runpath = ["-Wl,--enable-new-dtags,-rpath,$ORIGIN"]
+    for words in (
+        ["-shared", "-DPLUGIN", source, "-o", folder / "plugins/libplugin.so"],
+        ["-shared", "-DOPENER", source, f"{runpath[0]}/plugins", "-o", folder / "libopener.so"],
+        [source, "-L", folder, "-lopener", *runpath, "-o", folder / "program"],
+    ):
+        subprocess.run(["gcc", *flags, *words], check=True)
+    return folder / "program"
+
+
+def test_a_plug_in_that_is_opened_with_deepbind_shares_objects_with_the_program(
+    deepbind: Path, library: Path
+) -> None:
+    done = run(deepbind, preload=library)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_deepbind_is_kept_where_the_program_needs_it(deepbind: Path, default_library: Path) -> None:
+    """The plug-in then gets the C library's malloc, as the documentation says."""
+    done = run(deepbind, preload=default_library, HEAPFIT_OPTIONS="deepbind:keep")
+    assert (done.returncode < 0, done.stdout) == (True, "")
+    assert "invalid pointer" in done.stderr
