@@ -1,8 +1,9 @@
-# heapfit_add_variant(<target> OBJECTS <object library>... SOURCES <file>... [DEFINITIONS <definition>...])
+# heapfit_add_variant(<target> OBJECTS <object library>... [SHARED_OBJECTS <object library>...] SOURCES <file>...
+#   [DEFINITIONS <definition>...])
 #
 # Makes the three targets of one variant of the library:
 #   <target>_objects  the compiled sources, which with those of OBJECTS are the whole library, for tests that look inside
-#   <target>          lib<target>.so
+#   <target>          lib<target>.so, which alone has those of SHARED_OBJECTS
 #   <target>_static   lib<target>.a, of a single object that exports what the shared library does
 #
 # A variant is a library of its own, chosen when it is linked or preloaded, never at run time.
@@ -48,13 +49,13 @@ set(HEAPFIT_COMPAT_NAMES
   pthread_getspecific pthread_key_create pthread_setspecific pthread_sigmask stat)
 
 function(heapfit_add_variant target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SOURCES;DEFINITIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SHARED_OBJECTS;SOURCES;DEFINITIONS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_SOURCES)
     message(FATAL_ERROR "heapfit_add_variant(${target}): expected OBJECTS, SOURCES and DEFINITIONS only")
   endif()
 
   heapfit_add_objects("${target}_objects" "${arg_SOURCES}" "${arg_DEFINITIONS}")
-  heapfit_add_shared("${target}" ${arg_OBJECTS} "${target}_objects")
+  heapfit_add_shared("${target}" ${arg_OBJECTS} "${target}_objects" ${arg_SHARED_OBJECTS})
   heapfit_name_versions("${target}")
   heapfit_add_static("${target}" ${arg_OBJECTS} "${target}_objects")
 
@@ -130,7 +131,7 @@ endfunction()
 
 # An archive of many members would let the linker take some of them and leave others to libc, and
 # would show every internal name to the program. So the objects are joined into one and the hidden
-# names made local.
+# names made local. A program may define operators of its own beside it, so these are weak there.
 # heapfit_add_static(<target> <object library>...)
 function(heapfit_add_static target)
   heapfit_object_files(files ${ARGN})
@@ -141,7 +142,8 @@ function(heapfit_add_static target)
     OUTPUT "${single}"
     BYPRODUCTS "${joined}"
     COMMAND "${CMAKE_LINKER}" -r -o "${joined}" ${files}
-    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden "${joined}" "${single}"
+    COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard --weaken-symbol=_Zn[wa]* --weaken-symbol=_Zd[la]*
+      "${joined}" "${single}"
     DEPENDS ${files}
     COMMENT "Joining the objects of lib${target}.a"
     COMMAND_EXPAND_LISTS

@@ -4,9 +4,9 @@
  * operators.c C++ new and delete; heapfit.c the names with the hf_ prefix; options_table.c the table of options and
  * options.c its readers; statistics.c figures; ledger.c what each resident page is for; profile.c what sampled objects say; report.c figures as text and as JSON (json.c); process.c what happens
  * when a process starts, forks and ends; control.c the socket by which other processes steer this one, request.c what
- * they may ask; version.c; and in the library with pools explain.c, what was decided about groups of objects, and
- * dlclose.c. malloc.c, glibc.c, operators.c and dlclose.c define names that are not heapfit's own, and the library
- * works without them.
+ * they may ask; version.c; in the shared libraries dlopen.c; and in the library with pools explain.c, what was decided about
+ * groups of objects, and dlclose.c. malloc.c, glibc.c, operators.c, dlopen.c and dlclose.c define names that are not heapfit's
+ * own, and the library works without them.
  */
 #ifndef HEAPFIT_API_H
 #define HEAPFIT_API_H
@@ -56,6 +56,7 @@ extern void *own_malloc(size_t size) __attribute__((weak, visibility("hidden")))
 enum stats_at_exit { STATS_OFF, STATS_TEXT, STATS_JSON };
 enum stats_at_exit options_stats_at_exit(void);
 bool options_control(void);
+bool options_deepbind(void); /* whether dlopen keeps RTLD_DEEPBIND */
 
 /* Have 0 in force for all options that keep free memory, or their values again; hf_option_set and _get speak of the values
  * at any time. */

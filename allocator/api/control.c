@@ -40,7 +40,7 @@ enum { NAME_MAX_BYTES = 32 };
 
 static void socket_name(char *name)
 {
-    platform_format(name, NAME_MAX_BYTES, "heapfit/%zu", (size_t)getpid());
+    platform_format(name, NAME_MAX_BYTES, "heapfit/%zu", (size_t)platform_process_number());
 }
 
 /* Says why when it fails, on stderr, which is open until it returns. */
@@ -96,7 +96,7 @@ static void main_thread_leaves(void *argument)
  * has. */
 static void watch_main_thread(void)
 {
-    if (platform_thread_number() != getpid()) return;
+    if (platform_thread_number() != platform_process_number()) return;
     if (!main_thread_known) main_thread_known = pthread_key_create(&main_thread, main_thread_leaves) == 0;
     if (main_thread_known) pthread_setspecific(main_thread, &main_thread); /* anything but NULL */
 }

@@ -26,12 +26,12 @@ enum {
 EXPORT int unshare(int flags)
 {
     if ((flags & UNSHARED_ALONE) != 0) heap_background_leave();
-    return (int)syscall(SYS_unshare, flags);
+    return (int)platform_call(SYS_unshare, flags);
 }
 
 /* Without a type it is what the descriptor says. */
 EXPORT int setns(int descriptor, int type)
 {
     if (type == 0 || (type & ENTERED_ALONE) != 0) heap_background_leave();
-    return (int)syscall(SYS_setns, descriptor, type);
+    return (int)platform_call(SYS_setns, descriptor, type);
 }

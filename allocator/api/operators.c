@@ -3,8 +3,11 @@
  *
  * What the forms owe to each other is the C++ standard's ([new.delete]): a program may replace some forms, and the others
  * must then end up in the program's. So each form that by default calls a more basic one looks whether that one is still
- * ours, which costs a comparison with the linker's table, and else calls it. For the same reason all are weak, as in the
- * C++ run-time libraries: a program that is linked with libheapfit.a may define its own.
+ * ours, which costs a comparison with the linker's table, and else calls it. This file is compiled so that the compiler
+ * does not decide the comparison itself (-fsemantic-interposition).
+ *
+ * In the shared libraries all are ordinary symbols: Valgrind's tools replace no weak ones. In libheapfit.a all are weak, as
+ * in the C++ run-time libraries, because a program that is linked with it may define its own (cmake/HeapfitVariant.cmake).
  *
  * Failure is C++'s affair too: the new-handler and std::bad_alloc live in the C++ run-time library, which is looked for
  * only then (platform/cxx.c).
@@ -44,7 +47,7 @@ struct nothrow; /* std::nothrow_t; nobody looks into one */
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): names that are declared take none */
 #define OPERATOR(own, seen, mangled)                                                                                   \
-    extern __typeof__(own) seen __asm__(mangled) __attribute__((alias(#own), weak, visibility("default")))
+    extern __typeof__(own) seen __asm__(mangled) __attribute__((alias(#own), visibility("default")))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 #define REPLACED(name) UNLIKELY(seen_##name != own_##name)

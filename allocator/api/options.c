@@ -440,6 +440,12 @@ bool options_control(void)
     return option_value(&options_table[CONTROL]) == CONTROL_ON;
 }
 
+bool options_deepbind(void)
+{
+    heap_configure();
+    return option_value(&options_table[DEEPBIND]) == DEEPBIND_KEEP;
+}
+
 bool options_get(const char *name, struct option_text *value, struct option_mistake *mistake)
 {
     heap_configure();

@@ -34,6 +34,7 @@ enum {
     NUMA,
     RESERVATION,
     CONTROL,
+    DEEPBIND,
     GUARD_SAMPLE,
     SAMPLE,
     STATS_AT_EXIT,
@@ -55,6 +56,7 @@ enum {
 
 /* What choices mean that options.c itself goes by. */
 enum { CONTROL_OFF, CONTROL_ON };
+enum { DEEPBIND_DROP, DEEPBIND_KEEP };
 
 extern struct option options_table[OPTION_COUNT];
 

@@ -113,6 +113,7 @@ static const char *const numa_choices[] = {[NUMA_AUTO] = "auto", [NUMA_OFF] = "o
 static const char *const background_choices[] = {
     [BACKGROUND_OFF] = "off", [BACKGROUND_ON] = "on", [BACKGROUND_AUTO] = "auto"};
 static const char *const control_choices[] = {[CONTROL_OFF] = "off", [CONTROL_ON] = "on"};
+static const char *const deepbind_choices[] = {[DEEPBIND_DROP] = "drop", [DEEPBIND_KEEP] = "keep"};
 /* The first two are what a flag takes. */
 static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1", [STATS_JSON] = "json"};
 
@@ -443,6 +444,20 @@ struct option options_table[OPTION_COUNT] = {
                     .initial = CONTROL_OFF,
                     .maximum = CONTROL_ON,
                     .choices = control_choices,
+                },
+        },
+    [DEEPBIND] =
+        {
+            .public =
+                {
+                    .name = "deepbind",
+                    .description =
+                        "RTLD_DEEPBIND in the program's dlopen: drop (so that plug-ins use the same malloc), keep",
+                    .kind = HF_OPTION_CHOICE,
+                    .initial = DEEPBIND_DROP,
+                    .maximum = DEEPBIND_KEEP,
+                    .live = true,
+                    .choices = deepbind_choices,
                 },
         },
     [GUARD_SAMPLE] =

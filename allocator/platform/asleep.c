@@ -78,7 +78,8 @@ static bool has_frame(uintptr_t start, uintptr_t end)
         size_t size = end - at < sizeof words ? end - at : sizeof words;
         struct iovec here = {words, size}, there = {(void *)at, size};
         /* By the kernel: should the thread have ended meanwhile, there may be nothing to read. */
-        if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != (ssize_t)size) return true;
+        if (platform_call(SYS_process_vm_readv, platform_process_number(), &here, 1, &there, 1, 0) != (long)size)
+            return true;
         for (size_t i = 0; i < size / sizeof *words; i++)
             if (is_frame_mark(words[i])) return true;
     }
@@ -92,7 +93,7 @@ static uint64_t time_run(int32_t number)
 {
     enum { OF_THREAD = 4, SCHEDULED = 2 }; /* of the kernel's numbers for such clocks, linux/posix-timers_types.h */
     struct timespec time;
-    if (clock_gettime((clockid_t)(~(uint32_t)number << 3 | OF_THREAD | SCHEDULED), &time) != 0) return 0;
+    if (!platform_clock_get((clockid_t)(~(uint32_t)number << 3 | OF_THREAD | SCHEDULED), &time)) return 0;
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
@@ -100,10 +101,10 @@ static uint64_t time_run(int32_t number)
 static bool proc_is_ours(void)
 {
     char text[16], number[16];
-    ssize_t size = readlink("/proc/self", text, sizeof text - 1);
+    long size = platform_call(SYS_readlinkat, AT_FDCWD, "/proc/self", text, sizeof text - 1);
     if (size <= 0) return false;
     text[size] = '\0';
-    platform_format(number, sizeof number, "%zu", (size_t)getpid());
+    platform_format(number, sizeof number, "%zu", (size_t)platform_process_number());
     return strcmp(text, number) == 0;
 }
 
@@ -112,7 +113,7 @@ static long open_calls_of(int32_t number)
 {
     char path[64];
     platform_format(path, sizeof path, "/proc/self/task/%zu/syscall", (size_t)number);
-    return syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    return platform_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 }
 
 /* What the kernel says of the thread now. */
@@ -122,7 +123,7 @@ struct line {
 
 static bool read_line(long file, struct line *line)
 {
-    long size = syscall(SYS_pread64, file, line->text, sizeof line->text - 1, 0L);
+    long size = platform_call(SYS_pread64, file, line->text, sizeof line->text - 1, 0L);
     line->text[size > 0 ? size : 0] = '\0';
     return size > 0;
 }
@@ -176,7 +177,7 @@ static enum platform_sleep look(int32_t number, uintptr_t local)
     long file = proc_is_ours() ? open_calls_of(number) : -1;
     if (file < 0) return THREAD_IS_ELSEWHERE;
     enum platform_sleep sleep = look_at_calls(file, number, local);
-    syscall(SYS_close, file);
+    platform_call(SYS_close, file);
     return sleep;
 }
 

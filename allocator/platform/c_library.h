@@ -19,16 +19,17 @@ static inline int c_library_node(unsigned *node)
 
 #else /* musl */
 
+#include "platform.h"
+
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 /* realloc(p, 0) returns an object, as malloc(0) does: a program that takes NULL for want of memory is right to do so. */
 enum { C_LIBRARY_REALLOC_FREES = false };
 
 static inline int c_library_node(unsigned *node)
 {
-    return (int)syscall(SYS_getcpu, NULL, node, NULL); /* it has no function for it */
+    return (int)platform_call(SYS_getcpu, NULL, node, NULL); /* it has no function for it */
 }
 
 #endif

@@ -40,7 +40,7 @@ uint64_t platform_clock_ms(void)
 {
     struct timespec time;
     /* COARSE is answered from the vDSO without reading the hardware clock. */
-    if (clock_gettime(CLOCK_MONOTONIC_COARSE, &time) != 0) return 0;
+    if (!platform_clock_get(CLOCK_MONOTONIC_COARSE, &time)) return 0;
     uint64_t added = atomic_load_explicit(&added_ms, memory_order_relaxed);
     uint64_t now = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000 + added;
     uint64_t passed = now - atomic_load_explicit(&seen_ms, memory_order_relaxed);
@@ -50,14 +50,14 @@ uint64_t platform_clock_ms(void)
 uint64_t platform_clock_thread_us(void)
 {
     struct timespec now;
-    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) != 0) return 0;
+    if (!platform_clock_get(CLOCK_THREAD_CPUTIME_ID, &now)) return 0;
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 uint64_t platform_clock_ns(void)
 {
     struct timespec now;
-    if (clock_gettime(CLOCK_MONOTONIC, &now) != 0) return 0;
+    if (!platform_clock_get(CLOCK_MONOTONIC, &now)) return 0;
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
@@ -66,7 +66,7 @@ uint64_t platform_random(void)
     uint64_t value = 0;
     int saved = errno;
     /* A bare system call: getrandom is a point at which a thread can be cancelled, and malloc is none. */
-    if (syscall(SYS_getrandom, &value, sizeof value, GRND_NONBLOCK) != (long)sizeof value) {
+    if (platform_call(SYS_getrandom, &value, sizeof value, GRND_NONBLOCK) != (long)sizeof value) {
         /* Early at boot or in a sandbox: the 16 random bytes that the kernel gives every process. */
         const void *bytes = (const void *)getauxval(AT_RANDOM);
         if (bytes != NULL) memcpy(&value, bytes, sizeof value);

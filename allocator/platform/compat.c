@@ -12,6 +12,8 @@
  *     __rseq_size, __rseq_offset of 2.35                        the dynamic linker is asked whether it has them; see there
  *     _dl_find_object of 2.35                                   the C library is, likewise
  */
+#include "symbol.h"
+
 #include "platform.h"
 
 #include <dlfcn.h>
@@ -26,78 +28,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* ---- functions of a loaded object ------------------------------------------------------------------------------------ */
-
-/* The tables by which the dynamic linker finds an object's symbols. */
-struct symbols {
-    const ElfW(Sym) * all;
-    const char *names;
-    const uint32_t *hash; /* of DT_GNU_HASH; NULL: none of this */
-};
-
-/* The dynamic linker makes addresses of the distances in these entries, but not in its own and in the kernel's object. */
-static uintptr_t address_in(uintptr_t base, uintptr_t value)
-{
-    return value < base ? base + value : value;
-}
-
-static struct symbols symbols_of(uintptr_t base, const ElfW(Phdr) * parts, size_t count)
-{
-    struct symbols symbols = {0};
-    for (size_t i = 0; i < count; i++) {
-        if (parts[i].p_type != PT_DYNAMIC) continue;
-        for (const ElfW(Dyn) *entry = (const void *)(base + parts[i].p_vaddr); entry->d_tag != DT_NULL; entry++) {
-            const void *at = (const void *)address_in(base, entry->d_un.d_ptr);
-            if (entry->d_tag == DT_SYMTAB) symbols.all = at;
-            if (entry->d_tag == DT_STRTAB) symbols.names = at;
-            if (entry->d_tag == DT_GNU_HASH) symbols.hash = at;
-        }
-    }
-    if (symbols.all == NULL || symbols.names == NULL) symbols.hash = NULL;
-    return symbols;
-}
-
-static uint32_t hash_of(const char *name)
-{
-    uint32_t hash = 5381;
-    for (; *name != 0; name++) hash = hash * 33 + (uint8_t)*name;
-    return hash;
-}
-
-static uintptr_t symbol_find(const struct symbols *symbols, uintptr_t base, const char *name)
-{
-    enum { BUCKETS, FIRST, FILTER_WORDS, HEADER = 4 };
-    if (symbols->hash == NULL || symbols->hash[BUCKETS] == 0) return 0;
-    const uint32_t *buckets =
-        symbols->hash + HEADER + symbols->hash[FILTER_WORDS] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
-    const uint32_t *chain = buckets + symbols->hash[BUCKETS];
-    uint32_t hash = hash_of(name), at = buckets[hash % symbols->hash[BUCKETS]];
-    if (at < symbols->hash[FIRST]) return 0;
-    for (;; at++) {
-        uint32_t other = chain[at - symbols->hash[FIRST]];
-        const ElfW(Sym) *symbol = &symbols->all[at];
-        if ((other | 1) == (hash | 1) && symbol->st_shndx != SHN_UNDEF &&
-            strcmp(symbols->names + symbol->st_name, name) == 0)
-            return base + symbol->st_value;
-        if ((other & 1) != 0) return 0; /* the last of its bucket */
-    }
-}
-
-/* In an object that the kernel has mapped: the dynamic linker, or its own. */
-static uintptr_t kernel_mapped_symbol(uintptr_t base, const char *name)
-{
-    const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)base;
-    if (base == 0) return 0;
-    struct symbols symbols = symbols_of(base, (const ElfW(Phdr) *)(base + header->e_phoff), header->e_phnum);
-    return symbol_find(&symbols, base, name);
-}
+/* ---- functions that were in libraries of their own -------------------------------------------------------------------- */
 
 static uintptr_t linker_symbol(const char *name)
 {
     return kernel_mapped_symbol(getauxval(AT_BASE), name);
 }
-
-/* ---- functions that were in libraries of their own -------------------------------------------------------------------- */
 
 /* A thread that has one of our locks must not wait for the dynamic linker's: who holds that one may call malloc. */
 static bool may_wait_for_linker(void)
@@ -251,13 +187,13 @@ int __wrap_dladdr1(const void *address, Dl_info *info, void **more, int kind)
 int __wrap_fstat(int file, struct stat *status);
 int __wrap_fstat(int file, struct stat *status)
 {
-    return (int)syscall(SYS_fstat, file, status);
+    return (int)platform_call(SYS_fstat, file, status);
 }
 
 int __wrap_fstatat(int folder, const char *path, struct stat *status, int flags);
 int __wrap_fstatat(int folder, const char *path, struct stat *status, int flags)
 {
-    return (int)syscall(SYS_newfstatat, folder, path, status, flags);
+    return (int)platform_call(SYS_newfstatat, folder, path, status, flags);
 }
 
 int __wrap_stat(const char *path, struct stat *status);
@@ -269,7 +205,7 @@ int __wrap_stat(const char *path, struct stat *status)
 ssize_t __wrap_getdents64(int folder, void *entries, size_t size); /* 2.30 */
 ssize_t __wrap_getdents64(int folder, void *entries, size_t size)
 {
-    return syscall(SYS_getdents64, folder, entries, size);
+    return platform_call(SYS_getdents64, folder, entries, size);
 }
 
 int __wrap_pthread_sigmask(int how, const sigset_t *set, sigset_t *before); /* 2.32: was in libpthread */
@@ -291,7 +227,7 @@ int __wrap_getcpu(unsigned *processor, unsigned *node)
         if (function == 0) function = NONE;
         atomic_store_explicit(&found, function, memory_order_relaxed);
     }
-    if (function == NONE) return (int)syscall(SYS_getcpu, processor, node, NULL);
+    if (function == NONE) return (int)platform_call(SYS_getcpu, processor, node, NULL);
     return ((int (*)(unsigned *, unsigned *, void *))function)(processor, node, NULL);
 }
 

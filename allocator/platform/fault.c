@@ -75,7 +75,8 @@ static void act_by_default(int number)
 static void end_as_without_us(int number, siginfo_t *info)
 {
     act_by_default(number);
-    if (info->si_code <= 0) syscall(SYS_rt_tgsigqueueinfo, getpid(), (int)syscall(SYS_gettid), number, info);
+    if (info->si_code <= 0)
+        platform_call(SYS_rt_tgsigqueueinfo, platform_process_number(), (int)platform_call(SYS_gettid), number, info);
 }
 
 static bool is_handler(const struct sigaction *action)

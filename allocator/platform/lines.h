@@ -6,12 +6,13 @@
 #ifndef HEAPFIT_LINES_H
 #define HEAPFIT_LINES_H
 
+#include "platform.h"
+
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 /* All on the stack of whoever allocates. Paths of containers have some two hundred bytes. */
 enum { LINE_MAX_BYTES = 512, CHUNK_BYTES = 256 };
@@ -27,14 +28,14 @@ struct lines {
 static inline bool lines_open(struct lines *lines, const char *path)
 {
     lines->at = lines->size = 0;
-    lines->file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    lines->file = platform_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     return lines->file >= 0;
 }
 
 static inline int next_byte(struct lines *lines)
 {
     if (lines->at == lines->size) {
-        long got = syscall(SYS_read, lines->file, lines->chunk, sizeof lines->chunk);
+        long got = platform_call(SYS_read, lines->file, lines->chunk, sizeof lines->chunk);
         if (got <= 0) return -1;
         lines->at = 0;
         lines->size = (size_t)got;
@@ -57,7 +58,7 @@ static inline bool lines_next(struct lines *lines)
 
 static inline void lines_close(const struct lines *lines)
 {
-    syscall(SYS_close, lines->file);
+    platform_call(SYS_close, lines->file);
 }
 
 /* The digits at `text`; SIZE_MAX when there are none ("max"), or too many. */

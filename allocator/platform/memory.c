@@ -43,7 +43,7 @@ size_t platform_physical_memory(void)
 {
     struct sysinfo info;
     int saved = errno;
-    size_t bytes = sysinfo(&info) == 0 ? (size_t)info.totalram * info.mem_unit : 0;
+    size_t bytes = platform_call(SYS_sysinfo, &info) == 0 ? (size_t)info.totalram * info.mem_unit : 0;
     errno = saved;
     return bytes;
 }
@@ -52,7 +52,7 @@ static size_t soft_limit(int resource)
 {
     struct rlimit limit;
     int saved = errno;
-    bool limited = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    bool limited = platform_call(SYS_prlimit64, 0, resource, NULL, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     errno = saved;
     return limited ? (size_t)limit.rlim_cur : SIZE_MAX;
 }
@@ -238,10 +238,10 @@ bool platform_open(void *start, size_t size, bool open)
 static size_t read_setting(const char *name, char *text, size_t capacity)
 {
     int saved = errno;
-    long file = syscall(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC), length = -1;
+    long file = platform_call(SYS_openat, AT_FDCWD, name, O_RDONLY | O_CLOEXEC), length = -1;
     if (file >= 0) {
-        length = syscall(SYS_read, file, text, capacity);
-        syscall(SYS_close, file);
+        length = platform_call(SYS_read, file, text, capacity);
+        platform_call(SYS_close, file);
     }
     errno = saved;
     return length > 0 ? (size_t)length : 0;
@@ -343,10 +343,10 @@ bool platform_is_readable(const void *address)
     int saved = errno;
     size_t page = platform_page_size();
     void *start = (void *)((uintptr_t)address & ~(page - 1));
-    bool readable =
-        tells_of_reading(page)
-            ? madvise(start, page, MADV_POPULATE_READ) == 0
-            : syscall(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 && errno == EINVAL;
+    bool readable = tells_of_reading(page)
+                        ? madvise(start, page, MADV_POPULATE_READ) == 0
+                        : platform_call(SYS_rt_sigprocmask, NO_SUCH_CHANGE, address, NULL, (size_t)SIGNAL_BYTES) != 0 &&
+                              errno == EINVAL;
     errno = saved;
     return readable;
 }

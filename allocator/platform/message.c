@@ -96,7 +96,7 @@ bool platform_takes_more(int file)
     struct pollfd asked = {.fd = file, .events = POLLOUT};
     bool waits = !atomic_load_explicit(&has_waited, memory_order_relaxed);
     struct timespec wait = {.tv_sec = waits ? WAIT_S : 0};
-    long ready = syscall(SYS_ppoll, &asked, 1, &wait, NULL, 0);
+    long ready = platform_call(SYS_ppoll, &asked, 1, &wait, NULL, 0);
     if (ready == 0) atomic_store_explicit(&has_waited, true, memory_order_relaxed);
     return ready < 0 || (asked.revents & (POLLOUT | POLLERR | POLLHUP | POLLNVAL)) == POLLOUT;
 }
@@ -118,15 +118,15 @@ void platform_message(const char *format, ...)
      * may not be ready for us yet. When it fails, nobody is left to tell. */
     long file = STDERR_FILENO;
     if (platform_descriptors_are_own) /* /proc/self has those of the first thread */
-        file = syscall(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
-    if (file >= 0 && platform_takes_more((int)file)) syscall(SYS_write, file, text, line.length);
-    if (file > STDERR_FILENO) syscall(SYS_close, file);
+        file = platform_call(SYS_openat, AT_FDCWD, "/proc/self/fd/2", O_WRONLY | O_APPEND | O_NOCTTY | O_CLOEXEC);
+    if (file >= 0 && platform_takes_more((int)file)) platform_call(SYS_write, file, text, line.length);
+    if (file > STDERR_FILENO) platform_call(SYS_close, file);
     errno = saved;
 }
 
 _Noreturn void platform_end(int code)
 {
-    syscall(SYS_exit_group, code);
+    platform_call(SYS_exit_group, code);
     __builtin_unreachable();
 }
 
@@ -153,14 +153,14 @@ enum { ENTRY_MAX = 1024 + 64 };
 static bool environment_from_proc(const char *name, char *buffer, size_t capacity)
 {
     /* By bare system calls: malloc may come by here, in which no thread is to be cancelled. */
-    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
+    long file = platform_call(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
     if (file < 0) return false;
     char chunk[256];
     char entry[ENTRY_MAX];
     size_t length = 0;
     bool found = false;
     long got;
-    while (!found && (got = syscall(SYS_read, file, chunk, sizeof chunk)) > 0) {
+    while (!found && (got = platform_call(SYS_read, file, chunk, sizeof chunk)) > 0) {
         for (long i = 0; i < got && !found; i++) {
             if (length < sizeof entry - 1) entry[length++] = chunk[i];
             if (chunk[i] != '\0') continue;
@@ -169,7 +169,7 @@ static bool environment_from_proc(const char *name, char *buffer, size_t capacit
             length = 0;
         }
     }
-    syscall(SYS_close, file);
+    platform_call(SYS_close, file);
     return found;
 }
 

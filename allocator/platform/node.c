@@ -43,9 +43,9 @@ unsigned platform_node_count(void)
     int saved = errno;
     /* Bare system calls: open and read are points at which a thread can be cancelled, and which other libraries
      * replace by functions that allocate. */
-    long file = syscall(SYS_openat, AT_FDCWD, NODES_WITH_PROCESSORS, O_RDONLY | O_CLOEXEC);
-    long length = file >= 0 ? syscall(SYS_read, file, list, sizeof list - 1) : 0; /* no such file: no NUMA */
-    if (file >= 0) syscall(SYS_close, file);
+    long file = platform_call(SYS_openat, AT_FDCWD, NODES_WITH_PROCESSORS, O_RDONLY | O_CLOEXEC);
+    long length = file >= 0 ? platform_call(SYS_read, file, list, sizeof list - 1) : 0; /* no such file: no NUMA */
+    if (file >= 0) platform_call(SYS_close, file);
     errno = saved;
     list[length > 0 ? length : 0] = '\0';
     return platform_nodes_in_list(list);

@@ -22,7 +22,7 @@ static bool pagemap_read(const struct platform_pages *pages, uintptr_t start, si
     if (pages->file < 0) return false;
     size_t size = count * sizeof *entries;
     off_t at = (off_t)(start / pages->page * sizeof *entries);
-    return syscall(SYS_pread64, pages->file, entries, size, at) == (long)size;
+    return platform_call(SYS_pread64, pages->file, entries, size, at) == (long)size;
 }
 
 /* Whether it tells of our memory: an emulator shows that of its own. */
@@ -37,7 +37,7 @@ void platform_pages_open(struct platform_pages *pages)
 {
     int saved = errno;
     pages->page = platform_page_size();
-    pages->file = syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    pages->file = platform_call(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
     if (pages->file >= 0 && !pagemap_knows(pages)) {
         platform_pages_close(pages);
         pages->file = -1;
@@ -48,7 +48,7 @@ void platform_pages_open(struct platform_pages *pages)
 void platform_pages_close(const struct platform_pages *pages)
 {
     int saved = errno;
-    if (pages->file >= 0) syscall(SYS_close, pages->file);
+    if (pages->file >= 0) platform_call(SYS_close, pages->file);
     errno = saved;
 }
 
@@ -77,11 +77,11 @@ void platform_pages_look(const struct platform_pages *pages, uintptr_t start, si
 static bool copy_through_pipe(void *to, uintptr_t start, size_t page)
 {
     int ends[2];
-    if (syscall(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
-    bool copied =
-        syscall(SYS_write, ends[1], start, page) == (long)page && syscall(SYS_read, ends[0], to, page) == (long)page;
-    syscall(SYS_close, ends[0]);
-    syscall(SYS_close, ends[1]);
+    if (platform_call(SYS_pipe2, ends, O_CLOEXEC | O_NONBLOCK) != 0) return false;
+    bool copied = platform_call(SYS_write, ends[1], start, page) == (long)page &&
+                  platform_call(SYS_read, ends[0], to, page) == (long)page;
+    platform_call(SYS_close, ends[0]);
+    platform_call(SYS_close, ends[1]);
     return copied;
 }
 
@@ -89,7 +89,7 @@ bool platform_page_copy(void *to, uintptr_t start, size_t page)
 {
     struct iovec there = {.iov_base = (void *)start, .iov_len = page}, here = {.iov_base = to, .iov_len = page};
     int saved = errno;
-    long copied = syscall(SYS_process_vm_readv, getpid(), &here, 1L, &there, 1L, 0L);
+    long copied = platform_call(SYS_process_vm_readv, platform_process_number(), &here, 1L, &there, 1L, 0L);
     bool done = copied == (long)page;
     if (copied < 0 && errno != EFAULT) done = copy_through_pipe(to, start, page);
     errno = saved;
@@ -200,10 +200,10 @@ static uintptr_t stack_of(const char *number)
 {
     char path[64], line[256];
     platform_format(path, sizeof path, "/proc/self/task/%s/syscall", number);
-    long file = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    long file = platform_call(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return 0;
-    long size = syscall(SYS_read, file, line, sizeof line - 1);
-    syscall(SYS_close, file);
+    long size = platform_call(SYS_read, file, line, sizeof line - 1);
+    platform_call(SYS_close, file);
     line[size > 0 ? size : 0] = '\0';
     return stack_in_line(line);
 }
@@ -221,9 +221,9 @@ void platform_threads_visit(void (*visit)(int32_t number, uintptr_t stack, void 
 {
     char entries[1024] __attribute__((aligned(8)));
     int saved = errno;
-    long folder = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long folder = platform_call(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     long size;
-    while (folder >= 0 && (size = syscall(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
+    while (folder >= 0 && (size = platform_call(SYS_getdents64, folder, entries, sizeof entries)) > 0) {
         for (long at = 0; at < size;) {
             const struct directory_entry *entry = (const struct directory_entry *)(entries + at);
             uint64_t number = number_at(entry->name);
@@ -231,6 +231,6 @@ void platform_threads_visit(void (*visit)(int32_t number, uintptr_t stack, void 
             at += entry->size;
         }
     }
-    if (folder >= 0) syscall(SYS_close, folder);
+    if (folder >= 0) platform_call(SYS_close, folder);
     errno = saved;
 }

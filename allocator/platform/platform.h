@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -31,6 +32,17 @@ ALWAYS_INLINE bool is_power_of_two(size_t value)
 {
     return value != 0 && (value & (value - 1)) == 0;
 }
+
+/* ---- calls of the kernel (call.c) --------------------------------------------------------------- */
+
+/* syscall(2), which sets errno, without a function that another library could stand in front of. */
+long platform_call_kernel(long number, long a, long b, long c, long d, long e, long f);
+#define platform_call(...) PLATFORM_CALL_OF(__VA_ARGS__, 0, 0, 0, 0, 0, 0, 0)
+#define PLATFORM_CALL_OF(number, a, b, c, d, e, f, ...)                                                                \
+    platform_call_kernel(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
+
+/* clock_gettime(2), likewise; true: done. errno stays. */
+bool platform_clock_get(clockid_t clock, struct timespec *time);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------- */
 

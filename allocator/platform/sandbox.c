@@ -68,7 +68,7 @@ bool platform_sandbox_watch_again(const struct platform_sandbox_watch *watch)
 {
     struct lines lines = {.file = watch->file};
     int saved = errno;
-    bool changed = syscall(SYS_lseek, watch->file, 0, SEEK_SET) != 0 || filters_in(&lines) != watch->filters;
+    bool changed = platform_call(SYS_lseek, watch->file, 0, SEEK_SET) != 0 || filters_in(&lines) != watch->filters;
     errno = saved;
     return changed;
 }

@@ -21,7 +21,7 @@ enum { BACKLOG = 16 };
 /* unshare(2) and closing one by one would do the same on older kernels, but containers forbid it. */
 bool platform_descriptors_own(void)
 {
-    if (syscall(SYS_close_range, STDERR_FILENO + 1u, ~0u, UNSHARE) != 0) return false;
+    if (platform_call(SYS_close_range, STDERR_FILENO + 1u, ~0u, UNSHARE) != 0) return false;
     close(STDIN_FILENO);
     close(STDOUT_FILENO);
     return true;
@@ -30,7 +30,7 @@ bool platform_descriptors_own(void)
 bool platform_descriptors_own_all(void)
 {
     int saved = errno;
-    platform_descriptors_are_own = syscall(SYS_close_range, 0, ~0u, UNSHARE) == 0;
+    platform_descriptors_are_own = platform_call(SYS_close_range, 0, ~0u, UNSHARE) == 0;
     errno = saved;
     return platform_descriptors_are_own;
 }

@@ -34,13 +34,13 @@ struct processors {
 static bool processors_of(pid_t thread, struct processors *its)
 {
     *its = (struct processors){{0}};
-    return syscall(SYS_sched_getaffinity, thread, sizeof its->words, its->words) > 0;
+    return platform_call(SYS_sched_getaffinity, thread, sizeof its->words, its->words) > 0;
 }
 
 unsigned platform_processors(void)
 {
     /* Of the first thread and of this one: either may have bound itself to some, the process is bound to all of these. */
-    const pid_t threads[] = {getpid(), 0};
+    const pid_t threads[] = {platform_process_number(), 0};
     unsigned long processors[PROCESSOR_WORDS] = {0};
     int saved = errno;
     for (size_t i = 0; i < sizeof threads / sizeof *threads; i++) {
@@ -61,12 +61,12 @@ enum { FUTEX_WAIT_PRIVATE = 128 | 0, FUTEX_WAKE_PRIVATE = 128 | 1 };
 
 static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
 {
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+    platform_call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
 
 static void futex_wake(_Atomic(uint32_t) *word, int threads)
 {
-    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
+    platform_call(SYS_futex, word, FUTEX_WAKE_PRIVATE, threads, NULL, NULL, 0);
 }
 
 static void futex_wake_one(_Atomic(uint32_t) *word)
@@ -426,35 +426,44 @@ struct start {
     _Atomic(uint32_t) copied;
 };
 
+static int policy_of(pid_t thread)
+{
+    return (int)platform_call(SYS_sched_getscheduler, thread) & ~SCHED_RESET_ON_FORK;
+}
+
+static bool policy_set(int policy)
+{
+    const struct sched_param none = {0};
+    return platform_call(SYS_sched_setscheduler, 0, policy, &none) == 0;
+}
+
 /* What it has of the thread that started it, which may be bound to a processor and come before all others there, is not for this
  * one: it runs where the first thread may, as what has no deadline. Where the kernel refuses, it stays as it is. */
 static void leave_to_others(void)
 {
-    const struct sched_param none = {0};
     struct processors of_the_first;
-    int policy = sched_getscheduler(0) & ~SCHED_RESET_ON_FORK;
-    if (policy == SCHED_FIFO || policy == SCHED_RR) sched_setscheduler(0, SCHED_OTHER, &none);
-    if (processors_of(getpid(), &of_the_first))
-        syscall(SYS_sched_setaffinity, 0, sizeof of_the_first.words, of_the_first.words);
+    int policy = policy_of(0);
+    if (policy == SCHED_FIFO || policy == SCHED_RR) policy_set(SCHED_OTHER);
+    if (processors_of(platform_process_number(), &of_the_first))
+        platform_call(SYS_sched_setaffinity, 0, sizeof of_the_first.words, of_the_first.words);
 }
 
 static bool is_idle(pid_t thread)
 {
-    return (sched_getscheduler(thread) & ~SCHED_RESET_ON_FORK) == SCHED_IDLE;
+    return policy_of(thread) == SCHED_IDLE;
 }
 
-/* 0 where the kernel does not say. */
-static int nice_value(pid_t thread)
+/* 0 where the kernel does not say, which has it as 20 less the value. */
+static long nice_value(pid_t thread)
 {
-    errno = 0;
-    int value = getpriority(PRIO_PROCESS, (id_t)thread);
-    return errno == 0 ? value : 0;
+    long answer = platform_call(SYS_getpriority, PRIO_PROCESS, thread);
+    return answer > 0 ? 20 - answer : 0;
 }
 
 bool platform_thread_ranks_below_first(void)
 {
     int saved = errno;
-    pid_t first = getpid();
+    pid_t first = platform_process_number();
     bool below = (is_idle(0) && !is_idle(first)) || nice_value(0) > nice_value(first);
     errno = saved;
     return below;
@@ -463,8 +472,7 @@ bool platform_thread_ranks_below_first(void)
 /* Both apply to the calling thread alone, on Linux. A nice value where a sandbox forbids the better one. */
 static void lower_priority(void)
 {
-    const struct sched_param none = {0};
-    if (sched_setscheduler(0, SCHED_IDLE, &none) != 0) setpriority(PRIO_PROCESS, 0, 19);
+    if (!policy_set(SCHED_IDLE)) platform_call(SYS_setpriority, PRIO_PROCESS, 0, 19);
 }
 
 /* Exit handlers are about to run here, and what would end the program meanwhile is to end it. */
@@ -484,7 +492,7 @@ static void *thread_begin(void *argument)
      * system call, which a sandbox may answer by ending the thread: the starter waits for this one. */
     atomic_store_explicit(&shared->copied, 1, memory_order_release);
     futex_wake_one(&shared->copied);
-    prctl(PR_SET_NAME, name);
+    platform_call(SYS_prctl, PR_SET_NAME, name, 0, 0, 0);
     leave_to_others(); /* not before: the starter, which may have a deadline, would wait for a thread that has none */
     if (start.low_priority) lower_priority();
     start.run(start.argument);
@@ -544,7 +552,7 @@ void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_
 {
     struct timespec timeout = {.tv_sec = timeout_us / 1000000, .tv_nsec = (long)(timeout_us % 1000000) * 1000};
     int saved = errno;
-    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
+    platform_call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, &timeout, NULL, 0);
     errno = saved;
 }
 
@@ -561,7 +569,7 @@ enum { BARRIER_PRIVATE_EXPEDITED = 1 << 3, BARRIER_REGISTER = 1 << 4 };
 static bool membarrier(int command)
 {
     int saved = errno;
-    bool done = syscall(SYS_membarrier, command, 0) == 0;
+    bool done = platform_call(SYS_membarrier, command, 0) == 0;
     errno = saved;
     return done;
 }
@@ -590,9 +598,9 @@ static char first_thread_state(void)
 {
     char text[256];
     /* By bare system calls, which are no points at which a thread can be cancelled. */
-    long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC);
-    long size = file < 0 ? -1 : syscall(SYS_read, file, text, sizeof text - 1);
-    if (file >= 0) syscall(SYS_close, file);
+    long file = platform_call(SYS_openat, AT_FDCWD, "/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    long size = file < 0 ? -1 : platform_call(SYS_read, file, text, sizeof text - 1);
+    if (file >= 0) platform_call(SYS_close, file);
     while (size > 0 && text[size - 1] != ')') size--;
     return size > 0 && (size_t)size + 1 < sizeof text ? text[size + 1] : '?';
 }
@@ -600,7 +608,7 @@ static char first_thread_state(void)
 bool platform_first_thread_leaves(void)
 {
     int saved = errno;
-    bool leaves = platform_thread_number() == getpid() || first_thread_state() == 'Z';
+    bool leaves = platform_thread_number() == platform_process_number() || first_thread_state() == 'Z';
     errno = saved;
     return leaves;
 }
@@ -689,18 +697,19 @@ void platform_thread_prepare(void)
 
 int32_t platform_thread_number(void)
 {
-    return (int32_t)syscall(SYS_gettid); /* the C library has a function for it only since 2.30 */
+    return (int32_t)platform_call(SYS_gettid); /* the C library has a function for it only since 2.30 */
 }
 
 int32_t platform_process_number(void)
 {
-    return (int32_t)getpid();
+    return (int32_t)platform_call(SYS_getpid);
 }
 
 bool platform_thread_exists(int32_t number)
 {
     int saved = errno;
-    bool exists = syscall(SYS_tgkill, getpid(), number, 0) == 0 || errno != ESRCH; /* a sandbox may forbid to ask */
+    bool exists = platform_call(SYS_tgkill, platform_process_number(), number, 0) == 0 ||
+                  errno != ESRCH; /* a sandbox may forbid to ask */
     errno = saved;
     return exists;
 }

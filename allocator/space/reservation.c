@@ -11,9 +11,12 @@
  *     ╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┴────────────────────┴────────────┴─────────────┴╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌┘
  *
  * Nobody else must come to lie in the window. It is far from where the kernel puts what may lie anywhere, and is found empty
- * at the start; a mapping that asks for its own address is unlikely to ask for one of these. Soon, when the heap has
- * WHOLE_FROM, all of the window is reserved. Where there is no such place (an emulator, a sanitizer's own ideas of where things lie) all
- * is reserved at the start, wherever the kernel puts it.
+ * at the start; a mapping that asks for its own address is unlikely to ask for one of these. Where there is no such place (an
+ * emulator, a sanitizer's own ideas of where things lie) all is reserved at the start, wherever the kernel puts it.
+ *
+ * What is reserved stays in proportion to what is used, however large the heap is: a process may limit its address space later. The
+ * kernel is asked for that limit at the start alone, since a sandbox may end the process for asking; a limit that comes later is
+ * noticed when the kernel refuses to reserve more, and then no more than is needed is reserved.
  */
 #include "state.h"
 
@@ -26,8 +29,6 @@ enum { WINDOW_PER_MEMORY = 16 };
 #define WINDOW_MAX ((size_t)1 << 44)
 /* The smallest that is worth trying, where limits forbid more. */
 #define WINDOW_TINY (16 * MIB)
-/* Under RLIMIT_AS, thread stacks and other mappings must find room beside us. */
-enum { WINDOW_SHARE_OF_LIMIT = 2 };
 /* Spans start at multiples of a huge page. */
 #define ALIGNMENT (2 * MIB)
 
@@ -35,8 +36,13 @@ enum { WINDOW_SHARE_OF_LIMIT = 2 };
 #define SPANS_FIRST ((uint32_t)(ALIGNMENT / SPAN_SIZE))
 /* Descriptors are reserved in steps of what is made accessible at a time. */
 #define TABLE_STEP ((size_t)64 << 10)
-/* From so much on, the window is reserved whole. Who locks memory in a process that large has no small limit. */
-#define WHOLE_FROM ((uint32_t)((size_t)1 << 30 >> SPAN_SHIFT))
+/* Below this twice as much is reserved each time, so that a growing heap seldom asks; from there on a quarter more. */
+#define DOUBLE_BELOW ((uint32_t)((size_t)1 << 30 >> SPAN_SHIFT))
+/* Where address space is limited it is not to be had at once: an empty window is looked for in so many pieces. */
+enum { LOOKS_UNDER_LIMIT = 8 };
+
+/* Whether address space was limited when the process started. Written there, under the lock of whoever starts the heap. */
+static bool is_limited;
 
 /* ---- how large it may be ------------------------------------------------------------------------------- */
 
@@ -52,7 +58,8 @@ static size_t window_wanted(void)
         wanted = round_up_power_of_two(platform_physical_memory() * WINDOW_PER_MEMORY);
         if (wanted < WINDOW_MIN) wanted = WINDOW_MIN;
     }
-    size_t limit = platform_address_space_limit() / WINDOW_SHARE_OF_LIMIT;
+    size_t limit = platform_address_space_limit();
+    is_limited = limit != SIZE_MAX;
     if (wanted > WINDOW_MAX) wanted = WINDOW_MAX;
     if (wanted > limit) wanted = limit;
     if (wanted < WINDOW_TINY) wanted = WINDOW_TINY;
@@ -88,7 +95,19 @@ static bool begin(uintptr_t base, size_t data, uint32_t spans)
     return true;
 }
 
-/* A window of which only the first spans are reserved. That nothing lies in it is found out by reserving all of it. */
+/* Whether nothing lies there, which is found out by reserving it. */
+static bool is_empty(uintptr_t start, size_t size)
+{
+    size_t piece = (is_limited ? size / LOOKS_UNDER_LIMIT : size) & ~(ALIGNMENT - 1);
+    for (size_t at = 0; at < size; at += piece) {
+        if (piece > size - at) piece = size - at;
+        if (!platform_reserve_at((void *)(start + at), piece)) return false;
+        if (!platform_give_back((void *)(start + at), piece)) return false;
+    }
+    return true;
+}
+
+/* A window of which only the first spans are reserved. */
 static bool begin_small(size_t data)
 {
     size_t first = (size_t)SPANS_FIRST * SPAN_SIZE;
@@ -96,8 +115,8 @@ static bool begin_small(size_t data)
     uintptr_t base = platform_far_place(table + data + ALIGNMENT, ALIGNMENT);
     if (base == 0) return false;
     base += (table + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    if (!platform_reserve_at((void *)(base - table_first), table_first + data)) return false;
-    if (platform_give_back((void *)(base + first), data - first) && begin(base, data, SPANS_FIRST)) return true;
+    if (!platform_reserve_at((void *)(base - table_first), table_first + first)) return false;
+    if (is_empty(base + first, data - first) && begin(base, data, SPANS_FIRST)) return true;
     platform_give_back((void *)(base - table_first), table_first + first);
     return false;
 }
@@ -176,14 +195,10 @@ void reservation_fork_child(void)
     space_state.growing = 0;
 }
 
-enum growth { GROWTH_WHOLE, GROWTH_DOUBLE, GROWTH_LEAST };
-
-/* How many spans that makes of those that are reserved, if `end` are needed. */
-static uint32_t grown(enum growth growth, uint32_t end)
+/* How many spans are reserved if `end` are needed, and so much room is left for more. */
+static uint32_t grown(uint64_t end, uint64_t room)
 {
-    uint64_t wanted = growth == GROWTH_WHOLE    ? space_state.capacity
-                      : growth == GROWTH_DOUBLE ? (uint64_t)space_state.reserved * 2
-                                                : end;
+    uint64_t wanted = space_state.reserved + room;
     if (wanted < end) wanted = end;
     wanted = (wanted + SPANS_FIRST - 1) & ~(uint64_t)(SPANS_FIRST - 1);
     return wanted < space_state.capacity ? (uint32_t)wanted : space_state.capacity;
@@ -193,11 +208,8 @@ bool reservation_reach(uint32_t end)
 {
     if (LIKELY(end <= space_state.reserved)) return true;
     if (end > space_state.capacity) return false;
+    uint64_t room = space_state.reserved < DOUBLE_BELOW ? space_state.reserved : space_state.reserved / 4;
     /* Where address space is limited, others need it as well. */
-    enum growth growth = platform_address_space_limit() != SIZE_MAX ? GROWTH_LEAST
-                         : end >= WHOLE_FROM                        ? GROWTH_WHOLE
-                                                                    : GROWTH_DOUBLE;
-    for (; growth <= GROWTH_LEAST; growth++)
-        if (grow_noted(grown(growth, end))) return true;
-    return false;
+    if (!is_limited && grow_noted(grown(end, room))) return true;
+    return grow_noted(grown(end, 0));
 }

@@ -101,6 +101,7 @@ OPTIONS: dict[str, Option] = {
         Option("numa", "choice", 0, 1, choices=("auto", "off")),
         Option("reservation", "size", 0, 1 << 46),
         Option("control", "choice", 0, 1, choices=("off", "on")),
+        Option("deepbind", "choice", 0, 1, choices=("drop", "keep")),
         Option("guard_sample", "size", 0, _BYTES_UNLIMITED),
         Option("sample", "size", 0, _BYTES_UNLIMITED),
         Option("stats_at_exit", "choice", 0, 2, choices=("0", "1", "json")),

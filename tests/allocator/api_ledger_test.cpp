@@ -22,7 +22,7 @@
 #include "heapfit/heapfit.h"
 #include "patience.h"
 
-extern "C" long __real_syscall(long number, long a, long b, long c, long d, long e, long f);
+extern "C" long __real_platform_call_kernel(long number, long a, long b, long c, long d, long e, long f);
 
 // The beginning of the paths that cannot be opened.
 static const char *hidden;
@@ -37,14 +37,14 @@ static long copy_pages(long number, long process, long to, long c, long from, lo
         errno = EPERM;
         return -1;
     }
-    long copied = __real_syscall(number, process, to, c, from, e, f);
+    long copied = __real_platform_call_kernel(number, process, to, c, from, e, f);
     const auto *page = reinterpret_cast<const iovec *>(from);
     if (copied > 0 && page->iov_base == page_to_protect) mprotect(page->iov_base, page->iov_len, PROT_NONE);
     return copied;
 }
 
 extern "C" {
-long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
+long __wrap_platform_call_kernel(long number, long a, long b, long c, long d, long e, long f)
 {
     if (number == SYS_openat && hidden != nullptr &&
         strncmp(reinterpret_cast<const char *>(b), hidden, strlen(hidden)) == 0) {
@@ -52,7 +52,7 @@ long __wrap_syscall(long number, long a, long b, long c, long d, long e, long f)
         return -1;
     }
     if (number == SYS_process_vm_readv) return copy_pages(number, a, b, c, d, e, f);
-    return __real_syscall(number, a, b, c, d, e, f);
+    return __real_platform_call_kernel(number, a, b, c, d, e, f);
 }
 }
 

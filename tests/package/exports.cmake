@@ -1,6 +1,6 @@
 # The libraries show a program exactly the public names: heapfit's own, libc's allocation functions and two that want a process
 # of one thread, and C++'s operators. SHARED and STATIC are the libraries, NM the tool that lists their names, MORE a regular
-# expression for names that this variant has besides. NEVER is one for names that another C library has.
+# expression for names that this variant has besides, ALONE one for those of the shared library alone. NEVER is one for names that another C library has.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -25,6 +25,10 @@ endfunction()
 defined_names(shared_names --dynamic "${SHARED}")
 defined_names(static_names --extern-only "${STATIC}")
 list(FILTER shared_names EXCLUDE REGEX "^_(init|fini)$") # of musl's startup files: in each of its shared libraries
+
+if(ALONE)
+  list(FILTER shared_names EXCLUDE REGEX "^(${ALONE})$")
+endif()
 
 set(internal ${shared_names} ${static_names})
 list(FILTER internal EXCLUDE REGEX "${public_name}")

@@ -13,12 +13,13 @@ use std::process::Command;
 const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
 
 /// They define libc's and C++'s names (`malloc`, `operator new`), or are of other variants of the library alone.
-const LEFT_OUT: [&str; 7] = [
+const LEFT_OUT: [&str; 8] = [
     "malloc.c",
     "glibc.c",
     "operators.c",
     "cxx.c",
     "dlclose.c",
+    "dlopen.c",
     "explain.c",
     "mixed.c",
 ];

@@ -1,0 +1,38 @@
+"""What a process gets of an address space that is limited (RLIMIT_AS), and leaves to others."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent / "programs/address_space.c"
+LIMIT_MIB = 256
+
+
+@pytest.fixture(scope="session")
+def address_space(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    program = tmp_path_factory.mktemp("address_space") / "address_space"
+    words = ["gcc", "-O1", "-fno-builtin", "-pthread", SOURCE, "-o", program]
+    subprocess.run(words, check=True)
+    return program
+
+
+def printed(*words: str | Path, library: Path) -> str:
+    environment = {"LD_PRELOAD": str(library)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_nearly_all_of_a_limited_address_space_can_be_had(
+    address_space: Path, default_library: Path
+) -> None:
+    got = printed(address_space, "start", str(LIMIT_MIB), library=default_library)
+    assert int(got) >= 0.9 * LIMIT_MIB
+
+
+def test_a_limit_that_comes_after_a_large_heap_leaves_room_for_others(
+    address_space: Path, library: Path
+) -> None:
+    assert printed(address_space, library=library) == "done\n"
