@@ -241,6 +241,80 @@ def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
     assert "cannot be preloaded" in trial.reason
 
 
+BUSY = """
+#include <stdlib.h>
+int main(void)
+{
+    for (int i = 0; i < 3000000; i++) {
+        char *volatile block = malloc(16);
+        block[0] = 1;
+        free(block);
+    }
+    return 0;
+}
+"""
+OWN_MALLOC = """
+#include <stddef.h>
+static _Alignas(16) char pool[1 << 20];
+static size_t used;
+void *malloc(size_t size)
+{
+    used = used + size > sizeof pool / 2 ? sizeof pool / 4 : used;
+    void *block = pool + used;
+    used += (size + 15) / 16 * 16;
+    return block;
+}
+void free(void *block) { (void)block; }
+"""
+
+
+def _compiled(program: Path, code: str, *flags: str) -> Path:
+    command = ["cc", "-O1", "-fno-builtin", *flags, "-xc", "-", "-o", program]
+    subprocess.run(command, input=code, text=True, check=True)
+    return program
+
+
+@pytest.mark.parametrize("warmup", [True, False])
+@pytest.mark.parametrize(
+    ("code", "flags", "wrapper", "reason"),
+    [
+        (BUSY, ["-static"], "{}; true", "its malloc is built in, because it is linked statically"),
+        (BUSY, [], "env -i {}; true", "the library was not loaded into it"),
+        (OWN_MALLOC + BUSY, ["-rdynamic"], "{}; true", "its malloc is its own"),
+        (BUSY, [], "{}; true", ""),
+        (BUSY, [], "(kill -STOP $$; kill -CONT $$) & wait $!; {}; exec env true", ""),
+    ],
+)
+def test_a_trial_counts_when_the_allocator_serves_the_process_that_does_the_work(
+    tmp_path: Path, code: str, flags: list[str], wrapper: str, reason: str, *, warmup: bool
+) -> None:
+    program = _compiled(tmp_path / "busy", code, *flags)
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    trial = run_once(
+        workload("sh", "-c", wrapper.format(program)),
+        tmp_path / "w",
+        allocator=system_allocator("jemalloc", library),
+        warmup=warmup,
+        warmups=int(warmup),
+    )
+    if not reason:
+        assert trial.status is TrialStatus.OK, trial.reason
+        return
+    assert trial.reason.startswith("ran without the allocator: ")
+    assert f"of the processor time went to {program}: {reason}" in trial.reason
+
+
+def test_a_program_that_cannot_be_traced_is_run_again_without(tmp_path: Path) -> None:
+    """As a debugger, or a program that looks for one."""
+    refuses = "import sys; sys.exit('TracerPid:\\t0' not in open('/proc/self/status').read())"
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    jemalloc = system_allocator("jemalloc", library)
+    for warmup in (True, False):
+        own = {"warmup": warmup, "warmups": int(warmup)}
+        trial = run_once(workload(*PYTHON, refuses), tmp_path, allocator=jemalloc, **own)
+        assert trial.status is TrialStatus.OK, trial.reason
+
+
 @pytest.mark.parametrize("seconds", [0, 1])
 def test_a_statically_linked_program_is_not_measured_under_a_false_name(
     tmp_path: Path, seconds: int
