@@ -256,6 +256,18 @@ def test_what_makes_no_sense_is_told_in_a_line(
     assert_one_line(run_heapfit("check", *options, folder=tmp_path), code, [said])
 
 
+@pytest.mark.gate
+def test_a_program_that_fails_is_no_regression(
+    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
+) -> None:
+    """Not 1, which says that a figure has grown."""
+    command = ["check", "--against", "heap.json", "--", "sh", "-c", "exit 7"]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert result.returncode == 4
+    said = "the program ended with exit code 7, and with 0 when it was saved"
+    assert said in result.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     "changed",
     [{"allocations": [9, 1]}, {"leaked_bytes": None}],

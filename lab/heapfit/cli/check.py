@@ -15,7 +15,7 @@ import typer
 
 from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
-from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
+from heapfit.cli.gate import Github, Junit, Markdown, check_folders, decides, tell
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
@@ -33,6 +33,7 @@ app = new_app()
     options_metavar="[OPTIONS] -- CMD",
     epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml",
 )
+@decides()
 def check(
     context: typer.Context,
     save: Annotated[
@@ -75,8 +76,8 @@ def check(
 ) -> None:
     """Check that a program allocates no more than it did before: counts and bytes, by call site.
 
-    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told. What the
-    program prints on standard output is discarded.
+    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told, with 4 if
+    nothing can be counted. What the program prints on standard output is discarded.
     """
     command = program_of(context, "check --save heap.json -- CMD")
     check_text(command)
