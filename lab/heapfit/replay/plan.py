@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import replacing_folder
 from heapfit.paths import data_dir
 from heapfit.records import Record
 from heapfit.replay.programs import find_planner
@@ -128,26 +127,12 @@ def _made(
 @contextlib.contextmanager
 def _appearing_whole(folder: Path) -> Iterator[Path]:
     """A folder that becomes `folder` if all goes well; another process may do the same."""
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
-        unfinished.mkdir(parents=True)
-        yield unfinished
-        shutil.rmtree(folder, ignore_errors=True)
-        _rename(unfinished, folder)
+        with replacing_folder(folder) as unfinished:
+            yield unfinished
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _rename(unfinished: Path, folder: Path) -> None:
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process was first, with the same
-            raise
 
 
 def _run(command: list[str], size: int, on_progress: OnProgress | None) -> Facts:
