@@ -70,7 +70,7 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
 
 
 def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
-    study = make_study(("glibc", "heapfit"), cores=[1], replicates=3)
+    study = make_study(("glibc", "heapfit"), cores=[1], replicates=5)
 
     def doubled(trial: Trial) -> dict[str, float]:
         twice = {name: 2 * value for name, value in trial.metrics.items()}
@@ -82,6 +82,17 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert heapfit["Minor faults"] is Change.MORE
     assert heapfit["Peak RSS"] is Change.UNCLEAR
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
+
+
+def test_a_single_trial_of_each_shows_nothing(tmp_path: Path) -> None:
+    study = make_study(("glibc", "heapfit"), cores=[1], replicates=1)
+    old = keep(tmp_path / "old", study, lambda t: {**t.metrics, "minor_faults": 1000.0})
+    for faults in (1000.0, 2000.0):
+        new = tmp_path / f"new-{faults}"
+        diff = of_studies(
+            old, keep(new, study, lambda t, n=faults: {**t.metrics, "minor_faults": n})
+        )
+        assert set(by_name(diff, "").values()) == {Change.UNCLEAR, Change.NOT_COMPARABLE}
 
 
 @pytest.fixture

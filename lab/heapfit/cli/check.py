@@ -21,12 +21,15 @@ from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.program import check_text, why_not_preloadable
+from heapfit.text import counted
 
 if TYPE_CHECKING:
     from heapfit.gate.against import FigureDecision
     from heapfit.gate.heap import Heap, Program
 
 app = new_app()
+
+_USUAL_RUNS = 5
 
 
 @app.command(
@@ -55,8 +58,12 @@ def check(
     ] = None,
     runs: Annotated[
         int,
-        typer.Option(metavar="N", help="Make at most this many runs, to see which figures vary."),
-    ] = 5,
+        typer.Option(
+            metavar="N",
+            help="Make at most this many runs, to see which figures vary. With fewer, "
+            "growth is not shown.",
+        ),
+    ] = _USUAL_RUNS,
     instructions: Annotated[
         bool,
         typer.Option(
@@ -121,7 +128,7 @@ def _standard_input() -> int:
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
     from heapfit.files import write_text
-    from heapfit.gate.against import LEFT_RUNNING
+    from heapfit.gate.against import LEFT_RUNNING, are_enough
     from heapfit.gate.heap import dumps
 
     found = _measured(program, runs)
@@ -130,6 +137,11 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
         warn(
             f"note: the program ended with exit code {found.exit_code}; it must do so when "
             "checked, too"
+        )
+    if not are_enough(runs, _USUAL_RUNS):
+        warn(
+            f"note: {counted(runs, 'run')} cannot show which figures vary, so no growth will be "
+            f"shown; save {_USUAL_RUNS} (--runs)"
         )
     if found.left_running:
         warn(f"note: {LEFT_RUNNING}")

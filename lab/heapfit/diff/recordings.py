@@ -225,6 +225,11 @@ def _conclusions(old: Profile, new: Profile, changed: list[str]) -> Iterator[str
             "recording of each does not tell by how much. Record each twice, and see which "
             "differences remain."
         )
+    else:
+        yield (
+            "Each recording is of one run, which does not tell which figures vary. Record each "
+            "twice, and see which differences remain."
+        )
     if any(each.sample for each in recordings):
         yield (
             "Sampled figures are estimates: they are said to differ only where their 95 % "
