@@ -94,6 +94,31 @@ if child: os.waitpid(child, 0)
     assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
 
 
+@pytest.mark.full
+def test_memory_that_forked_workers_share_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(Memory, tmp_path / "looks", monkeypatch)
+    server = f"""
+import sys
+ready, looks = sys.argv[1:]
+data = bytearray(b"x") * {100 * MIB}
+for worker in range(4):
+    if os.fork() == 0:
+        own = bytearray(b"x") * {MIB}
+        with open(ready, "a") as file: file.write(".")
+        wait_to_be_seen(looks)
+        os._exit(0)
+while os.path.getsize(ready) < 4: time.sleep(0.005)
+wait_to_be_seen(looks)
+for worker in range(4): os.wait()
+"""
+    (tmp_path / "ready").touch()
+    words = [Looks.PATIENCE + server, str(tmp_path / "ready"), str(looks.file)]
+    trial = run_once(workload(*PYTHON, *words), tmp_path / "w")
+    assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
+
+
 # ------------------------------------------------------------ the program's world
 
 
