@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import resource
 import shlex
 import signal
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from heapfit import text
-from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of
+from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
@@ -42,8 +42,6 @@ from heapfit.trace.ending import ended_early
 app = new_app()
 
 SUFFIX = ".hft"
-_DURATION = re.compile(r"([0-9]+)(s|m|h)")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
 @app.command(
@@ -255,12 +253,8 @@ def _default(command: list[str]) -> Path:
 
 
 def _seconds(text: str | None) -> int:
-    if text is None:
-        return 0
-    written = _DURATION.fullmatch(text)
-    if written is None or not int(written[1]):
-        raise UsageError(f"--for takes a time such as 60s, 5m or 1h, not {text!r}")
-    return int(written[1]) * _UNITS_S[written[2]]
+    """Return the whole seconds that the recorder takes."""
+    return 0 if text is None else math.ceil(time_span(text, "--for"))
 
 
 def _sample(text: str | None) -> int:

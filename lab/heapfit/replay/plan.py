@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,6 +28,10 @@ from heapfit.replay.programs import find_planner
 
 _REFUSED = 2  # exit code: the trace is none that can be replayed
 _KEY_LETTERS = 12
+# Plans are about as large as their traces. More than this stays only as long as it may be in use:
+# a study opens its plan in each trial.
+MOST_BYTES = 4 << 30
+_IN_USE_S = 2 * 24 * 3600
 
 # Called with the bytes of the trace read so far and in all.
 OnProgress = Callable[[int, int], None]
@@ -91,7 +98,25 @@ def make_plan(
     known = _read_facts(folder)
     if known is None:
         known = _made(planner, trace, one_thread, folder, on_progress)
+        _evict(folder.parent, time.time())
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # it was used now
     return Plan(trace=trace, key=key, path=folder / "plan", facts=known)
+
+
+def _evict(plans: Path, now_s: float) -> None:
+    """Remove the plans that were not used for longest, down to what is kept."""
+    used: list[tuple[float, int, Path]] = []
+    for folder in plans.iterdir():
+        with contextlib.suppress(OSError):  # another process removes it
+            size = sum(each.stat().st_size for each in folder.iterdir())
+            used.append((folder.stat().st_mtime, size, folder))
+    left = sum(size for _, size, _ in used)
+    for used_s, size, folder in sorted(used):
+        if left <= MOST_BYTES or now_s - used_s < _IN_USE_S:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        left -= size
 
 
 def _key(trace: Path, planner: Path, one_thread: bool) -> str:
