@@ -153,7 +153,15 @@ def record(
     if as_json:
         print_json({"files": list(map(_described, written)), "exit_code": recording.exit_code})
     else:
+        if len(written) > 1:
+            _list(written)
         messages.print(_line(written), soft_wrap=True)
+    if not children and recording.children_share > _MUCH:
+        warn(
+            f"note: {text.percent(recording.children_share)} of the processor time went to "
+            "processes that it started, which are not in the recording; --attach-children records "
+            "them, too"
+        )
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -176,6 +184,10 @@ def _refuse_beside_pid(
                 f"--pid is for a process that already runs, with which {name} cannot be used"
             )
 
+
+# Part of the processor time above which it is said that others took it.
+_MUCH = 0.1
+_MOST_LISTED = 12
 
 # Why a recording of a running process ends where nothing is amiss, beside the program's own end.
 _EXPECTED = ("", "stop", "the time is over", "exec")
@@ -273,6 +285,25 @@ def _line(written: list[Written]) -> str:
     each = f", {total.bytes_per_event:.1f} bytes each" if total.bytes_per_event else ""
     events = f"{total.events:,} events{each} ({text.size(total.size)})"
     return f"wrote {what}: {events}; next: heapfit profile {' '.join(paths)}"
+
+
+def _list(written: list[Written]) -> None:
+    """Say which program each file is of, and how much it did."""
+    from heapfit.trace.native import Reader
+
+    for each in written[:_MOST_LISTED]:
+        with Reader(each.path) as reader:
+            info = reader.info
+        became = ", before it became another program" if each.ended == "exec" else ""
+        name = text.visible(Path(str(info.get("program", "?"))).name)
+        messages.print(
+            f"{os.path.relpath(each.path)}: {name} (process {info.get('pid', '?')}{became}), "
+            f"{text.counted(each.events, 'event')}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if len(written) > _MOST_LISTED:
+        messages.print(f"and {len(written) - _MOST_LISTED} more")
 
 
 def _described(written: Written) -> dict[str, Any]:
