@@ -122,6 +122,21 @@ def test_calls_and_bytes_of_recordings_are_compared_by_call_site(
     assert any("With several threads" in each for each in diff.conclusions)
 
 
+def test_resident_memory_of_recordings_is_compared_where_both_were_looked_at(
+    tmp_path: Path,
+) -> None:
+    def recording(name: str, resident: list[int]) -> Path:
+        looks = {ns * 5000: size for ns, size in enumerate(resident)}
+        tables = Tables(complete([Block(64, 10, 9000)]), resident=looks)
+        return profile_tables.write(tmp_path / name, tables)
+
+    old, new = recording("old", [50 << 20, 2 << 20]), recording("new", [51 << 20, 40 << 20])
+    found = by_name(of_recordings(old, new), "")
+    assert found["Most resident"] is Change.UNCLEAR
+    assert found["Resident at the end"] is Change.MORE
+    assert "Most resident" not in by_name(of_recordings(old, recording("none", [])), "")
+
+
 def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed: str = "") -> Path:
     """A recording of /usr/bin/program in that build, whose one site is in that line."""
     modules = ["1000 2000 0 /usr/bin/program", f"build-id 1000 {build_id}"]
@@ -225,7 +240,7 @@ def test_each_kind_is_shown_in_every_form(
             assert max(map(len, shown.stdout.splitlines())) <= int(width)
             assert "What may be concluded" in shown.stdout
             assert "not comparable" in shown.stdout
-            assert ("~ the intervals overlap" in shown.stdout) == (pair is studies)
+            assert "~ the intervals overlap" in shown.stdout  # of a recording: resident memory
             assert "\x1b" not in shown.stdout
         plain: dict[str, Any] = json.loads(run_heapfit("diff", *pair, "--json").stdout)
         assert [plain["old"], plain["new"]] == list(map(str, pair))
