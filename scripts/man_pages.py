@@ -12,6 +12,7 @@ _USUAL = (
     "0 when it is done, 1 when the work failed, 2 when the command line is wrong or names a file "
     "that is not there, 130 when Ctrl-C has ended it."
 )
+_DECIDES = _USUAL.replace("1 when the work failed", "4 when the work failed")
 _CANNOT_START = "126 when the program cannot be run, 127 when there is none of that name."
 _OF_PROGRAM = (
     "That of the program; a signal that ends it ends heapfit, too. Before the program runs: 1 when "
@@ -20,11 +21,11 @@ _OF_PROGRAM = (
 # By the command's name, where it is not the usual one alone.
 _EXIT_STATUS = {
     "heapfit": f"{_USUAL} Where a command has others, its own page says so.",
-    "heapfit compare": f"{_USUAL} With --fail-if: 1 also when a bound is shown to be exceeded, 3 "
-    "when that cannot be told.",
-    "heapfit fit": f"{_USUAL} With --keep: 1 also when everything that is better is shown to "
-    "break a bound, 3 when that cannot be told.",
-    "heapfit check": f"{_USUAL} 1 also when a figure is shown to have grown, 3 when that cannot be "
+    "heapfit compare": f"{_USUAL} With --fail-if: 1 when a bound is shown to be exceeded, 3 "
+    "when that cannot be told, 4, not 1, when the work failed.",
+    "heapfit fit": f"{_DECIDES} 1 when nothing meets a limit, or everything that is better is "
+    "shown to break a bound of --keep, 3 when that cannot be told.",
+    "heapfit check": f"{_DECIDES} 1 when a figure is shown to have grown, 3 when that cannot be "
     f"told, {_CANNOT_START}",
     "heapfit run": _OF_PROGRAM + _CANNOT_START,
     "heapfit record": _OF_PROGRAM + _CANNOT_START,

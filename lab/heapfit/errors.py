@@ -23,7 +23,10 @@ _LISTED_BY = {
 
 
 class HeapfitError(Exception):
-    """The work failed (exit code 1): a program is missing, a library does not load."""
+    """The work failed (exit code 1): a program is missing, a library does not load.
+
+    A command that decides ends with 4 instead, since its 1 is a decision (`cli.gate.decides`).
+    """
 
     exit_code = 1
 

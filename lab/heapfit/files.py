@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,13 +13,18 @@ from pathlib import Path
 from heapfit.errors import HeapfitError
 
 
+def unfinished_name(path: Path) -> Path:
+    """Return where to write what is to take the place of `path`: a name that nobody else has.
+
+    Two containers with one folder number their processes alike, so a number does not suffice.
+    """
+    return path.absolute().with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+
+
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield where to write the file that takes the place of `path` when all is done.
-
-    Each process has a place of its own, so that whoever makes the same meanwhile is not disturbed.
-    """
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    """Yield where to write the file that takes the place of `path` when all is done."""
+    unfinished = unfinished_name(path)
     try:
         yield unfinished
         os.replace(unfinished, path)
@@ -34,9 +40,8 @@ def replacing_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
 
     Where another process that does the same was quicker, its folder stays.
     """
-    unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
+    unfinished = unfinished_name(folder)
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
         unfinished.mkdir(mode=mode, parents=True)
         yield unfinished
         shutil.rmtree(folder, ignore_errors=True)

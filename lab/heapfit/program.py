@@ -150,11 +150,25 @@ def obstacle(program: Path) -> tuple[str, str] | None:
     return None
 
 
+def has_malloc(path: Path) -> bool:
+    """Tell whether a program or a library brings a malloc that others can see."""
+    try:
+        file = read(path)
+    except OSError:
+        return False
+    return file is not None and file.has_malloc
+
+
+def why_not_replaced(program: Path) -> str | None:
+    """Return why a preloaded malloc would not be the one of the file `program`; None: it would."""
+    found = obstacle(program)
+    return f"its malloc is {found[0]}; {found[1]}" if found else None
+
+
 def why_not_preloadable(name: str) -> str | None:
     """Return why a preloaded malloc would not be used by the command `name`; None: it would."""
     program = started_by(name)
-    found = obstacle(program) if program else None
-    return f"its malloc is {found[0]}; {found[1]}" if found else None
+    return why_not_replaced(program) if program else None
 
 
 def _gets_other_rights(program: Path) -> bool:

@@ -22,6 +22,8 @@ namespace
 
 constexpr size_t MIB = model::MIB;
 
+#if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
+
 void set_limit(int resource, size_t bytes)
 {
     struct rlimit limit;
@@ -29,8 +31,6 @@ void set_limit(int resource, size_t bytes)
     limit.rlim_cur = bytes;
     ASSERT_EQ(0, setrlimit(resource, &limit));
 }
-
-#if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
 
 // Bytes of address space or data that this process has, from the kernel's own count.
 size_t current(const char *field)

@@ -26,6 +26,9 @@ _TIMEOUT_S = 240
 # What the lab prepares, it finds there again; nothing goes to the person's own folder.
 os.environ["HEAPFIT_HOME"] = str(shared_home.HOME)
 
+# Suites run side by side, and each is to have the first processors.
+os.environ["HEAPFIT_SHARE_CORES"] = "1"
+
 # The servers that tests start are here; a proxy, if there is one, is for those elsewhere.
 os.environ["no_proxy"] = ",".join(["127.0.0.1", os.environ.get("no_proxy", "")])
 
@@ -68,7 +71,8 @@ def clean_environment() -> dict[str, str]:
     steering = ("HEAPFIT_", "LD_PRELOAD", "COLUMNS", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
     source = str(Path(heapfit.__file__).parent.parent)
-    return {**inherited, "HEAPFIT_HOME": str(shared_home.HOME), "PYTHONPATH": source}
+    return {**inherited, "HEAPFIT_HOME": str(shared_home.HOME),
+            "HEAPFIT_SHARE_CORES": "1", "PYTHONPATH": source}  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -49,13 +49,14 @@ def run_once(
     reference: Trial | None = None,
     data: Path | None = None,
     cores: int = 1,
+    warmup: bool = False,
     **fields: Any,
 ) -> Trial:
     """Run one trial under `allocator`, in a study whose baseline is the system's malloc."""
     chosen = [system_allocator(), *([allocator] if allocator else [])]
     study = study_of(work, chosen, cores=[cores], **fields)
     planned = PlannedTrial(
-        index=0, block=0, replicate=1, allocator=chosen[-1].name, cores=cores, warmup=False
+        index=0, block=0, replicate=1, allocator=chosen[-1].name, cores=cores, warmup=warmup
     )
     return run_trial(study, planned, workspace, reference, data)
 

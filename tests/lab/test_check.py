@@ -230,7 +230,7 @@ def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
 def test_instructions_are_counted_when_they_were_saved(
     run_heapfit: Heapfit, tmp_path: Path, build: Build
 ) -> None:
-    options = ["--runs", "2", "--", "./checked"]
+    options = ["--", "./checked"]
     run_heapfit("check", "--save", "heap.json", "--instructions", *options, folder=tmp_path)
     again = run_heapfit("check", "--against", "heap.json", *options, folder=tmp_path)
     assert again.returncode == 0, again.stdout
@@ -254,6 +254,18 @@ def test_what_makes_no_sense_is_told_in_a_line(
     run_heapfit: Heapfit, tmp_path: Path, saved: Heap, options: list[str], code: int, said: str
 ) -> None:
     assert_one_line(run_heapfit("check", *options, folder=tmp_path), code, [said])
+
+
+@pytest.mark.gate
+def test_a_program_that_fails_is_no_regression(
+    run_heapfit: Heapfit, tmp_path: Path, saved: Heap
+) -> None:
+    """Not 1, which says that a figure has grown."""
+    command = ["check", "--against", "heap.json", "--", "sh", "-c", "exit 7"]
+    result = run_heapfit(*command, folder=tmp_path)
+    assert result.returncode == 4
+    said = "the program ended with exit code 7, and with 0 when it was saved"
+    assert said in result.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

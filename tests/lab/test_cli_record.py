@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -255,3 +256,38 @@ def test_what_fails_and_is_not_recorded_has_its_own_exit_code(
     result = run_heapfit("record", "--later", "--", "sh", "-c", "exit 3", folder=tmp_path)
     assert result.returncode == 3
     assert "wrote no recording" in result.stderr
+
+
+@pytest.mark.gate
+def test_the_file_is_of_the_program_that_a_launcher_became(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    words = ["record", "-o", "t.hft", "--", "env", "env", program, "1000"]
+    done = run_heapfit(*words, folder=tmp_path)
+    assert [each.name for each in sorted(tmp_path.glob("t.hft*"))] == [
+        "t.hft",
+        "t.hft.1",
+        "t.hft.2",
+    ]
+    assert [examine(tmp_path / f"t.hft{each}").ended for each in ("", ".1", ".2")] == [
+        "exit", "exec", "exec",
+    ]  # fmt: skip
+    assert f"t.hft: {program.name} (process " in done.stderr
+    assert "t.hft.1: env (process " in done.stderr
+    files = [tmp_path / f"t.hft{each}" for each in ("", ".1", ".2")]
+    shown = run_heapfit("profile", *files, "--allocators", "glibc", folder=tmp_path)
+    assert "1 process, 3 recordings" in " ".join(shown.stdout.split())
+    assert "1 thread, " in shown.stdout
+
+
+@pytest.mark.gate
+def test_processes_that_did_the_work_and_are_not_recorded_are_told_of(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    busy = "import time\nwhile time.process_time() < 0.5: pass"
+    work = ["sh", "-c", f"{sys.executable} -c '{busy}'; true"]
+    said = "of the processor time went to processes that it started"
+    done = run_heapfit("record", "-o", "a.hft", "--", *work, folder=tmp_path)
+    assert said in done.stderr
+    done = run_heapfit("record", "-o", "b.hft", "--attach-children", "--", *work, folder=tmp_path)
+    assert said not in done.stderr

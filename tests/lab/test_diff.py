@@ -70,7 +70,7 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
 
 
 def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
-    study = make_study(("glibc", "heapfit"), cores=[1], replicates=3)
+    study = make_study(("glibc", "heapfit"), cores=[1], replicates=5)
 
     def doubled(trial: Trial) -> dict[str, float]:
         twice = {name: 2 * value for name, value in trial.metrics.items()}
@@ -82,6 +82,17 @@ def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> No
     assert heapfit["Minor faults"] is Change.MORE
     assert heapfit["Peak RSS"] is Change.UNCLEAR
     assert any("fewer than 6 trials" in each for each in diff.conclusions)
+
+
+def test_a_single_trial_of_each_shows_nothing(tmp_path: Path) -> None:
+    study = make_study(("glibc", "heapfit"), cores=[1], replicates=1)
+    old = keep(tmp_path / "old", study, lambda t: {**t.metrics, "minor_faults": 1000.0})
+    for faults in (1000.0, 2000.0):
+        new = tmp_path / f"new-{faults}"
+        diff = of_studies(
+            old, keep(new, study, lambda t, n=faults: {**t.metrics, "minor_faults": n})
+        )
+        assert set(by_name(diff, "").values()) == {Change.UNCLEAR, Change.NOT_COMPARABLE}
 
 
 @pytest.fixture
@@ -109,6 +120,21 @@ def test_calls_and_bytes_of_recordings_are_compared_by_call_site(
     assert diff.sites[0].name == "allocated: bytes"
     assert all("0x300" not in each.of.partition(" < ")[0] for each in diff.sites)
     assert any("With several threads" in each for each in diff.conclusions)
+
+
+def test_resident_memory_of_recordings_is_compared_where_both_were_looked_at(
+    tmp_path: Path,
+) -> None:
+    def recording(name: str, resident: list[int]) -> Path:
+        looks = {ns * 5000: size for ns, size in enumerate(resident)}
+        tables = Tables(complete([Block(64, 10, 9000)]), resident=looks)
+        return profile_tables.write(tmp_path / name, tables)
+
+    old, new = recording("old", [50 << 20, 2 << 20]), recording("new", [51 << 20, 40 << 20])
+    found = by_name(of_recordings(old, new), "")
+    assert found["Most resident"] is Change.UNCLEAR
+    assert found["Resident at the end"] is Change.MORE
+    assert "Most resident" not in by_name(of_recordings(old, recording("none", [])), "")
 
 
 def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed: str = "") -> Path:
@@ -214,7 +240,7 @@ def test_each_kind_is_shown_in_every_form(
             assert max(map(len, shown.stdout.splitlines())) <= int(width)
             assert "What may be concluded" in shown.stdout
             assert "not comparable" in shown.stdout
-            assert ("~ the intervals overlap" in shown.stdout) == (pair is studies)
+            assert "~ the intervals overlap" in shown.stdout  # of a recording: resident memory
             assert "\x1b" not in shown.stdout
         plain: dict[str, Any] = json.loads(run_heapfit("diff", *pair, "--json").stdout)
         assert [plain["old"], plain["new"]] == list(map(str, pair))

@@ -37,9 +37,19 @@ def finding_of(program: Path | str) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize("program", ["/usr/bin/python3", "sh"])
+@pytest.mark.parametrize("program", ["/usr/bin/python3", "sort"])
 def test_a_program_that_uses_the_c_librarys_malloc_is_fine(program: str) -> None:
     assert finding_of(program).ok
+
+
+def test_the_programs_that_a_shell_or_a_launcher_starts_are_unknown(tmp_path: Path) -> None:
+    script = tmp_path / "start-server"
+    script.write_text("#!/bin/sh\nexec ./server\n")
+    script.chmod(0o755)
+    for program in ("timeout", script):
+        finding = finding_of(program)
+        assert not finding.ok
+        assert "starts other programs, which only a run shows" in finding.state
 
 
 def test_a_library_with_a_malloc_is_named_however_deep(tmp_path: Path) -> None:

@@ -171,6 +171,39 @@ def test_too_few_replicates_tell_nothing(run_heapfit: Heapfit, tmp_path: Path) -
 
 
 @pytest.mark.gate
+@pytest.mark.parametrize(
+    ("old", "new", "condition", "code", "outcomes"),
+    [
+        ("exit 1", "exit 0", ["--fail-if", "wall_s>9"], 4, []),
+        ("exit 0", "exit 1", ["--fail-if", "wall_s>9"], 4, ["broken"]),
+        ("exit 1", "exit 0", [], 1, []),
+        ("exit 0", "exit 1", [], 0, []),
+    ],
+)
+def test_a_program_that_does_not_run_is_no_regression(
+    run_heapfit: Heapfit,
+    tmp_path: Path,
+    old: str,
+    new: str,
+    condition: list[str],
+    code: int,
+    outcomes: list[str],
+) -> None:
+    """1 says that a bound is exceeded, 3 that it cannot be told, and 4 that nothing was measured;
+    without a bound 1 has its usual meaning."""
+    for name, line in (("old", old), ("new", new)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    programs = ["--programs", "old=./old,new=./new", "--cores", "1", "--replicates", "1"]
+    result = run_heapfit(
+        *("compare", *programs, *condition, "--json", "--", "{program}"), folder=tmp_path
+    )
+    assert result.returncode == code, result.stderr
+    found = json.loads(result.stdout).get("gate", []) if result.stdout else []
+    assert [each["outcome"] for each in found] == outcomes
+
+
+@pytest.mark.gate
 def test_a_build_is_gated_against_the_one_before(run_heapfit: Heapfit, tmp_path: Path) -> None:
     (tmp_path / "own.c").write_text(
         "#include <stdlib.h>\n#include <string.h>\n"

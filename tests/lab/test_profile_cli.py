@@ -11,6 +11,7 @@ import profile_tables
 import pytest
 from conftest import Heapfit
 from heapfit.profile import cluster, files
+from heapfit.profile.sql import asked
 from heapfit.profile.tally import merged
 from profile_tables import SiteRow, Tables, write
 from sampling import first
@@ -138,6 +139,28 @@ def test_a_recording_that_ended_before_its_program_is_told_of(
 
 
 # ----------------------------------------------------------------------- --sql
+
+
+def test_an_answer_of_any_length_is_read_as_it_comes(tmp_path: Path) -> None:
+    """The first row of what would be far more than this machine's memory."""
+    folder = trace(tmp_path / "service")
+    with asked([folder], "SELECT a.range FROM range(1000000000) a, range(1000) b") as found:
+        columns, rows = found
+        assert (columns, next(rows)) == (["range"], (0,))
+
+
+def test_a_table_has_the_first_rows_and_json_and_csv_have_all(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    folder = trace(tmp_path / "service")
+    query = ["profile", folder, "--sql", "SELECT range AS n FROM range(1200)"]
+    shown = run_heapfit(*query)
+    assert "1,200 rows; these are the first 1,000" in shown.stderr
+    assert "1199" not in shown.stdout
+    assert run_heapfit(*query, "--csv").stdout.split() == ["n", *map(str, range(1200))]
+    assert json.loads(run_heapfit(*query, "--json").stdout)[-1] == {"n": 1199}
+    nothing = [*query[:-1], "SELECT 1 AS n WHERE false", "--json"]
+    assert json.loads(run_heapfit(*nothing).stdout) == []
 
 
 def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path) -> None:

@@ -34,7 +34,8 @@ from heapfit.records import (
 )
 from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
-from heapfit.study import Journal, Progress, execute, load, note_look
+from heapfit.study import Journal, Progress, execute, load, looks, note_look
+from heapfit.trial import cores
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
 
@@ -395,3 +396,46 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a small disk needs root; the file size limit above tests as much")
     yield tmp_path
     subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_two_studies_at_a_time_take_different_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the second one says that it shares them."""
+    monkeypatch.delenv(cores.SHARE_VARIABLE)
+    allowed = cores.allowed_cpus()
+    with cores.own_cores(1) as shared:
+        own = cores.split_cores(1).program
+        if shared:  # by another study on this machine
+            return
+        with cores.own_cores(1) as also_shared:
+            if len(allowed) > 1:
+                assert (cores.split_cores(1).program != own) or also_shared == own
+            else:
+                assert also_shared == own
+        with cores.own_cores(len(allowed)) as also_shared:
+            assert set(own) <= set(also_shared)
+            assert cores.split_cores(len(allowed)).program == allowed
+    assert cores.allowed_cpus() == allowed
+    with cores.own_cores(1):
+        assert cores.split_cores(1).program == own
+
+
+def test_processes_that_report_on_one_study_at_a_time_keep_every_look(tmp_path: Path) -> None:
+    """In containers, whose processes have the same numbers, too."""
+    reports = """
+import os, sys
+from pathlib import Path
+from heapfit.files import write_text
+from heapfit.study import note_look
+os.getpid = lambda: 1
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+for blocks in range(first, first + 20):
+    note_look(folder, blocks)
+    write_text(folder / "report.html", "x" * 100_000)
+"""
+    command = [sys.executable, "-c", reports, str(tmp_path)]
+    processes = [subprocess.Popen([*command, str(1 + 20 * k)]) for k in range(4)]
+    assert [each.wait() for each in processes] == [0] * 4
+    assert looks(tmp_path) == list(range(1, 81))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["looks.jsonl", "report.html"]

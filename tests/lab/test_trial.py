@@ -94,6 +94,31 @@ if child: os.waitpid(child, 0)
     assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
 
 
+@pytest.mark.full
+def test_memory_that_forked_workers_share_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = Looks(Memory, tmp_path / "looks", monkeypatch)
+    server = f"""
+import sys
+ready, looks = sys.argv[1:]
+data = bytearray(b"x") * {100 * MIB}
+for worker in range(4):
+    if os.fork() == 0:
+        own = bytearray(b"x") * {MIB}
+        with open(ready, "a") as file: file.write(".")
+        wait_to_be_seen(looks)
+        os._exit(0)
+while os.path.getsize(ready) < 4: time.sleep(0.005)
+wait_to_be_seen(looks)
+for worker in range(4): os.wait()
+"""
+    (tmp_path / "ready").touch()
+    words = [Looks.PATIENCE + server, str(tmp_path / "ready"), str(looks.file)]
+    trial = run_once(workload(*PYTHON, *words), tmp_path / "w")
+    assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
+
+
 # ------------------------------------------------------------ the program's world
 
 
@@ -239,6 +264,80 @@ def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
     trial = run_once(workload("true"), tmp_path, allocator=system_allocator("bogus", bogus))
     assert trial.status is TrialStatus.FAILED
     assert "cannot be preloaded" in trial.reason
+
+
+BUSY = """
+#include <stdlib.h>
+int main(void)
+{
+    for (int i = 0; i < 3000000; i++) {
+        char *volatile block = malloc(16);
+        block[0] = 1;
+        free(block);
+    }
+    return 0;
+}
+"""
+OWN_MALLOC = """
+#include <stddef.h>
+static _Alignas(16) char pool[1 << 20];
+static size_t used;
+void *malloc(size_t size)
+{
+    used = used + size > sizeof pool / 2 ? sizeof pool / 4 : used;
+    void *block = pool + used;
+    used += (size + 15) / 16 * 16;
+    return block;
+}
+void free(void *block) { (void)block; }
+"""
+
+
+def _compiled(program: Path, code: str, *flags: str) -> Path:
+    command = ["cc", "-O1", "-fno-builtin", *flags, "-xc", "-", "-o", program]
+    subprocess.run(command, input=code, text=True, check=True)
+    return program
+
+
+@pytest.mark.parametrize("warmup", [True, False])
+@pytest.mark.parametrize(
+    ("code", "flags", "wrapper", "reason"),
+    [
+        (BUSY, ["-static"], "{}; true", "its malloc is built in, because it is linked statically"),
+        (BUSY, [], "env -i {}; true", "the library was not loaded into it"),
+        (OWN_MALLOC + BUSY, ["-rdynamic"], "{}; true", "its malloc is its own"),
+        (BUSY, [], "{}; true", ""),
+        (BUSY, [], "(kill -STOP $$; kill -CONT $$) & wait $!; {}; exec env true", ""),
+    ],
+)
+def test_a_trial_counts_when_the_allocator_serves_the_process_that_does_the_work(
+    tmp_path: Path, code: str, flags: list[str], wrapper: str, reason: str, *, warmup: bool
+) -> None:
+    program = _compiled(tmp_path / "busy", code, *flags)
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    trial = run_once(
+        workload("sh", "-c", wrapper.format(program)),
+        tmp_path / "w",
+        allocator=system_allocator("jemalloc", library),
+        warmup=warmup,
+        warmups=int(warmup),
+    )
+    if not reason:
+        assert trial.status is TrialStatus.OK, trial.reason
+        return
+    assert trial.reason.startswith("ran without the allocator: ")
+    assert f"of the processor time went to {program}: {reason}" in trial.reason
+
+
+def test_a_program_that_cannot_be_traced_is_run_again_without(tmp_path: Path) -> None:
+    """As a debugger, or a program that looks for one."""
+    refuses = "import sys; sys.exit('TracerPid:\\t0' not in open('/proc/self/status').read())"
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    jemalloc = system_allocator("jemalloc", library)
+    for warmup in (True, False):
+        own = {"warmup": warmup, "warmups": int(warmup)}
+        trial = run_once(workload(*PYTHON, refuses), tmp_path, allocator=jemalloc, **own)
+        assert trial.status is TrialStatus.OK, trial.reason
 
 
 @pytest.mark.parametrize("seconds", [0, 1])

@@ -12,7 +12,8 @@ import typer
 from heapfit.errors import UsageError
 
 _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600}
+_TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
+_UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PID_MAX = 1 << 22  # The kernel gives out none beyond.
 
 # Return addresses that commands follow of each allocation unless told otherwise: past the usual
@@ -110,19 +111,30 @@ def share(text: str, option: str) -> float:
     return value
 
 
-def time_span(text: str, option: str) -> float:
-    """Return a time in seconds; UsageError names `option`.
+def time_ns(text: str, option: str) -> int:
+    """Return a time in nanoseconds; UsageError names `option`.
 
-    >>> time_span("90s", "--max-time"), time_span("1.5h", "--max-time")
+    >>> time_ns("250ms", "--from"), time_ns("0s", "--from")
+    (250000000, 0)
+    """
+    written = _TIME.fullmatch(text.strip())
+    if written is None:
+        raise UsageError(
+            f"{option} takes a time with its unit, such as 250ms, 90s, 10m or 1.5h, not {text!r}"
+        )
+    return round(float(written[1]) * _UNITS_NS[written[3]])
+
+
+def time_span(text: str, option: str) -> float:
+    """Return a time in seconds, which is not nothing; UsageError names `option`.
+
+    >>> time_span("90s", "--max-time"), time_span("1.5h", "--for")
     (90.0, 5400.0)
     """
-    words = text.strip()
-    number, unit = words[:-1].strip(), words[-1:]
-    if unit not in _UNITS_S or not _NUMBER.fullmatch(number) or not float(number):
-        raise UsageError(
-            f"{option} takes a time with its unit, such as 90s, 10m or 2h, not {text!r}"
-        )
-    return float(number) * _UNITS_S[unit]
+    span_s = time_ns(text, option) / 1e9
+    if not span_s:
+        raise UsageError(f"{option} takes a time of more than nothing, not {text!r}")
+    return span_s
 
 
 def process_number(word: str) -> int:

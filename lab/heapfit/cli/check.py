@@ -15,12 +15,13 @@ import typer
 
 from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
-from heapfit.cli.gate import Github, Junit, Markdown, check_folders, tell
+from heapfit.cli.gate import Github, Junit, Markdown, check_folders, decides, tell
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.program import check_text, why_not_preloadable
+from heapfit.text import counted
 
 if TYPE_CHECKING:
     from heapfit.gate.against import FigureDecision
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
 
 app = new_app()
 
+_USUAL_RUNS = 5
+
 
 @app.command(
     options_metavar="[OPTIONS] -- CMD",
     epilog="Example:  heapfit check --against heap.json -- ./my-program input.xml",
 )
+@decides()
 def check(
     context: typer.Context,
     save: Annotated[
@@ -54,8 +58,12 @@ def check(
     ] = None,
     runs: Annotated[
         int,
-        typer.Option(metavar="N", help="Make at most this many runs, to see which figures vary."),
-    ] = 5,
+        typer.Option(
+            metavar="N",
+            help="Make at most this many runs, to see which figures vary. With fewer, "
+            "growth is not shown.",
+        ),
+    ] = _USUAL_RUNS,
     instructions: Annotated[
         bool,
         typer.Option(
@@ -75,8 +83,8 @@ def check(
 ) -> None:
     """Check that a program allocates no more than it did before: counts and bytes, by call site.
 
-    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told. What the
-    program prints on standard output is discarded.
+    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told, with 4 if
+    nothing can be counted. What the program prints on standard output is discarded.
     """
     command = program_of(context, "check --save heap.json -- CMD")
     check_text(command)
@@ -120,7 +128,7 @@ def _standard_input() -> int:
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
     from heapfit.files import write_text
-    from heapfit.gate.against import LEFT_RUNNING
+    from heapfit.gate.against import LEFT_RUNNING, are_enough
     from heapfit.gate.heap import dumps
 
     found = _measured(program, runs)
@@ -129,6 +137,11 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
         warn(
             f"note: the program ended with exit code {found.exit_code}; it must do so when "
             "checked, too"
+        )
+    if not are_enough(runs, _USUAL_RUNS):
+        warn(
+            f"note: {counted(runs, 'run')} cannot show which figures vary, so no growth will be "
+            f"shown; save {_USUAL_RUNS} (--runs)"
         )
     if found.left_running:
         warn(f"note: {LEFT_RUNNING}")

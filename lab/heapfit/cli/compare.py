@@ -75,6 +75,7 @@ _REPLICATES = 10
 @app.command(
     epilog="Example:  heapfit compare --allocators glibc,heapfit,jemalloc -- perl orders.pl"
 )
+@gates.decides(by="fail_if")
 def compare(
     context: typer.Context,
     name: Subject = None,

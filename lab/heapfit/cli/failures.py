@@ -42,16 +42,17 @@ def reported(work: Callable[[], int]) -> int:
 
 def explain(error: Exception) -> tuple[str, int]:
     """Return the line and the exit code for `error`; no line when nobody is left to read it."""
+    exit_code = getattr(error, "exit_code", HeapfitError.exit_code)
     if isinstance(error, HeapfitError):
-        return _one_line(str(error)), error.exit_code
+        return _one_line(str(error)), exit_code
     if hasattr(error, "format_message"):  # Typer's own; it need not be loaded to know them.
         return _one_line(_usage(error)), UsageError.exit_code
     if isinstance(error, BrokenPipeError):
         return "", READER_LEFT
     if isinstance(error, OSError):
-        return _one_line(_system(error)), HeapfitError.exit_code
+        return _one_line(_system(error)), exit_code
     what = _one_line(f"{type(error).__name__}: {error}")
-    return f"internal error: {what}; {DEBUG_VARIABLE}=1 shows where", HeapfitError.exit_code
+    return f"internal error: {what}; {DEBUG_VARIABLE}=1 shows where", exit_code
 
 
 def _wrapped(line: str) -> str:

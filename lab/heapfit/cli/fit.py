@@ -25,6 +25,7 @@ from heapfit.cli.arguments import (
     time_span,
 )
 from heapfit.cli.commands import new_app
+from heapfit.cli.gate import decides
 from heapfit.cli.output import messages, print_facts, print_json, results, say, table, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
 from heapfit.cli.provide import (
@@ -58,6 +59,7 @@ _TRACE = ".hft"
 
 
 @app.command(epilog="Example:  heapfit fit --goal memory --keep 'wall_s<=1.02' -- ./my-program")
+@decides()
 def fit(
     context: typer.Context,
     name: Annotated[
@@ -111,7 +113,9 @@ def fit(
     """Find the allocator and the setting that fit a program, and write the lines that deploy it.
 
     It looks at the program, tries what may help, in rounds of fewer candidates and more trials,
-    measures the last candidates anew, and chooses by the verdict, or advises to stay. For a
+    measures the last candidates anew, and chooses by the verdict, or advises to stay. Exits with 1
+    if nothing meets a limit or keeps a bound, with 3 if that cannot be told, with 4 if nothing can
+    be measured. For a
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
     """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 from rich.table import Table
@@ -17,7 +18,7 @@ from heapfit.cli.output import results
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate import formats
 from heapfit.gate.condition import Condition, parse
-from heapfit.gate.decision import Decision, exit_code
+from heapfit.gate.decision import WORK_FAILED, Decision, exit_code
 from heapfit.records import Study
 from heapfit.text import visible
 
@@ -30,7 +31,7 @@ FailIf = Annotated[
         "--fail-if",
         metavar="[NAME:]METRIC>BOUND",
         help="Exit with 1 if this is shown to hold for the ratio to the baseline, with 3 "
-        "if that cannot be told; > or <; may be repeated.",
+        "if that cannot be told, with 4 if nothing can be measured; > or <; may be repeated.",
     ),
 ]
 Junit = Annotated[
@@ -46,6 +47,7 @@ Github = Annotated[
     bool, typer.Option("--github", help="Print the decisions as annotations for GitHub Actions.")
 ]
 
+_Command = TypeVar("_Command", bound=Callable[..., None])
 _REMEDY = "name a file that can be written"
 
 
@@ -66,6 +68,36 @@ def check_folders(*files: Path | None) -> None:
             raise UsageError(f"there is no folder {file.parent} for {file.name}; make it")
         if file and not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
             raise HeapfitError(f"cannot write {file}, which is read-only for you; {_REMEDY}")
+
+
+def decides(by: str = "") -> Callable[[_Command], _Command]:
+    """Have a command end with 4 where its work fails: 1 says that a bound is exceeded.
+
+    `by` names the option without which the command decides nothing.
+    """
+
+    def decorated(command: _Command) -> _Command:
+        @wraps(command)
+        def run(*arguments: Any, **given: Any) -> None:
+            with _deciding() if not by or given[by] else nullcontext():
+                command(*arguments, **given)
+
+        return cast(_Command, run)
+
+    return decorated
+
+
+@contextmanager
+def _deciding() -> Iterator[None]:
+    try:
+        yield
+        sys.stdout.flush()
+    except typer.Exit:  # with the decision's code
+        raise
+    except Exception as error:
+        if getattr(error, "exit_code", HeapfitError.exit_code) == HeapfitError.exit_code:
+            error.__dict__["exit_code"] = WORK_FAILED
+        raise
 
 
 class Gate:

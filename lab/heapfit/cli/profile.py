@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sys
 import tempfile
+import textwrap
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,12 +28,13 @@ from heapfit.errors import UsageError
 if TYPE_CHECKING:
     from heapfit.profile.model import Profile
     from heapfit.profile.page import Against
-    from heapfit.profile.sql import Answer
+    from heapfit.profile.sql import Rows
     from heapfit.profile.tally import Tally
     from heapfit.records import InstalledAllocator
 
 app = new_app()
 
+_MOST_ROWS = 1000  # Of an answer to --sql that are printed as a table.
 _GAP = 2  # Between the columns of a table.
 
 
@@ -111,7 +115,7 @@ def profile(
     options = {"children": children, "sites": sites}
     with _named(traces or [], context.obj, options, keep) as files:
         if sql is not None:
-            _show_answer(_answer(files, sql, keep), as_csv=as_csv, as_json=as_json)
+            _answer(files, sql, keep, as_csv=as_csv, as_json=as_json)
             return
         weighed = _installed(allocators)
         from heapfit.profile.analyse import profile as analyse
@@ -299,24 +303,45 @@ def _print_compared(
 # ------------------------------------------------------------------------- --sql
 
 
-def _answer(files: Sequence[Path], query: str, keep: Path | None) -> Answer:
+def _answer(
+    files: Sequence[Path], query: str, keep: Path | None, *, as_csv: bool, as_json: bool
+) -> None:
     from heapfit.profile.files import converted
-    from heapfit.profile.sql import ask
+    from heapfit.profile.sql import asked
 
-    with ExitStack() as kept, WorkProgress(messages) as shown:
-        pairs = zip(files, _tables(files, keep), strict=True)
-        folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
-        return ask(folders, query)
+    with ExitStack() as kept:
+        with WorkProgress(messages) as shown:
+            pairs = zip(files, _tables(files, keep), strict=True)
+            folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
+        columns, rows = kept.enter_context(asked(folders, query))
+        if as_csv:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows(rows)
+        elif as_json:
+            _print_records(columns, rows)
+        else:
+            _print_first(columns, rows)
 
 
-def _show_answer(answer: Answer, *, as_csv: bool, as_json: bool) -> None:
-    if as_csv:
-        print(answer.csv(), end="")
-    elif as_json:
-        print(json.dumps(answer.records(), default=str, indent=2, ensure_ascii=False))
-    else:
-        _print_rows(answer.columns, [["" if v is None else str(v) for v in r] for r in answer.rows])
-        say(f"{len(answer.rows):,} rows")
+def _print_records(columns: list[str], rows: Rows) -> None:
+    """Print the rows as one JSON array, each when it comes."""
+    before = "[\n"
+    for row in rows:
+        record = dict(zip(columns, row, strict=True))
+        text = json.dumps(record, default=str, indent=2, ensure_ascii=False)
+        print(before + textwrap.indent(text, "  "), end="")
+        before = ",\n"
+    print("[]" if before == "[\n" else "\n]")
+
+
+def _print_first(columns: list[str], rows: Rows) -> None:
+    """Print as many rows as anybody reads, and say how many there are."""
+    first = list(islice(rows, _MOST_ROWS))
+    _print_rows(columns, [["" if v is None else str(v) for v in row] for row in first])
+    left = sum(1 for _ in rows)
+    shown = f"; these are the first {len(first):,}, --csv prints all" if left else ""
+    say(f"{len(first) + left:,} rows{shown}")
 
 
 def _print_rows(columns: list[str], rows: list[list[str]]) -> None:

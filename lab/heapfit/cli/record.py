@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
 import resource
 import shlex
 import signal
@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from heapfit import text
-from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of
+from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, warn
@@ -42,8 +42,6 @@ from heapfit.trace.ending import ended_early
 app = new_app()
 
 SUFFIX = ".hft"
-_DURATION = re.compile(r"([0-9]+)(s|m|h)")
-_UNITS_S = {"s": 1, "m": 60, "h": 3600}
 
 
 @app.command(
@@ -155,7 +153,15 @@ def record(
     if as_json:
         print_json({"files": list(map(_described, written)), "exit_code": recording.exit_code})
     else:
+        if len(written) > 1:
+            _list(written)
         messages.print(_line(written), soft_wrap=True)
+    if not children and recording.children_share > _MUCH:
+        warn(
+            f"note: {text.percent(recording.children_share)} of the processor time went to "
+            "processes that it started, which are not in the recording; --attach-children records "
+            "them, too"
+        )
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -178,6 +184,10 @@ def _refuse_beside_pid(
                 f"--pid is for a process that already runs, with which {name} cannot be used"
             )
 
+
+# Part of the processor time above which it is said that others took it.
+_MUCH = 0.1
+_MOST_LISTED = 12
 
 # Why a recording of a running process ends where nothing is amiss, beside the program's own end.
 _EXPECTED = ("", "stop", "the time is over", "exec")
@@ -255,12 +265,8 @@ def _default(command: list[str]) -> Path:
 
 
 def _seconds(text: str | None) -> int:
-    if text is None:
-        return 0
-    written = _DURATION.fullmatch(text)
-    if written is None or not int(written[1]):
-        raise UsageError(f"--for takes a time such as 60s, 5m or 1h, not {text!r}")
-    return int(written[1]) * _UNITS_S[written[2]]
+    """Return the whole seconds that the recorder takes."""
+    return 0 if text is None else math.ceil(time_span(text, "--for"))
 
 
 def _sample(text: str | None) -> int:
@@ -279,6 +285,25 @@ def _line(written: list[Written]) -> str:
     each = f", {total.bytes_per_event:.1f} bytes each" if total.bytes_per_event else ""
     events = f"{total.events:,} events{each} ({text.size(total.size)})"
     return f"wrote {what}: {events}; next: heapfit profile {' '.join(paths)}"
+
+
+def _list(written: list[Written]) -> None:
+    """Say which program each file is of, and how much it did."""
+    from heapfit.trace.native import Reader
+
+    for each in written[:_MOST_LISTED]:
+        with Reader(each.path) as reader:
+            info = reader.info
+        became = ", before it became another program" if each.ended == "exec" else ""
+        name = text.visible(Path(str(info.get("program", "?"))).name)
+        messages.print(
+            f"{os.path.relpath(each.path)}: {name} (process {info.get('pid', '?')}{became}), "
+            f"{text.counted(each.events, 'event')}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    if len(written) > _MOST_LISTED:
+        messages.print(f"and {len(written) - _MOST_LISTED} more")
 
 
 def _described(written: Written) -> dict[str, Any]:

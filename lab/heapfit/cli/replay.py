@@ -131,6 +131,7 @@ def replay(
     named = _named(allocators, baseline)
     provided = provide_allocators(named, install=install)  # A long trace takes minutes to read.
     made = plan_of(trace, one_thread=one_thread)
+    _remark_on(named, allocators)
     workload = replay_workload(made, speed=speed, touch=touch, age=age)
     options = [f"--speed={speed}", f"--touch={touch}"]
     options += ["--one-thread"] if one_thread else []
@@ -166,7 +167,12 @@ def _named(allocators: str | None, baseline: str) -> list[str]:
     """The allocators to be played; one that goes by call sites only where somebody names it."""
     entries = catalogue.load_allocators().values()
     usual = {each.name: each.name for each in entries if not each.by_call_site}
-    named = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+    return with_baseline(named_allocators(allocators, usual, installed=True), baseline)
+
+
+def _remark_on(named: list[str], allocators: str | None) -> None:
+    """Say what a replay cannot show of allocators that go by call sites."""
+    entries = catalogue.load_allocators().values()
     by_site = [each.name for each in entries if each.by_call_site]
     for name in (each for each in by_site if each in named):
         warn(
@@ -178,7 +184,6 @@ def _named(allocators: str | None, baseline: str) -> list[str]:
             f"note: {', '.join(left_out)} is left out: it depends on call sites, which a "
             "replay does not have; try it on the program"
         )
-    return named
 
 
 def _real_study(folder: Path | None) -> Reading | None:

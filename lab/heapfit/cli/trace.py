@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from heapfit.cli.arguments import AsJson, split_numbers
+from heapfit.cli.arguments import AsJson, split_numbers, time_ns
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
@@ -29,8 +28,6 @@ _OPENED_BY = {
     Format.SPEEDSCOPE: "open it in: https://www.speedscope.app",
     Format.PERFETTO: "open it in: https://ui.perfetto.dev",
 }
-_UNITS_NS = {"": 10**9, "ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
-_TIME = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|)")
 
 Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file that heapfit record wrote.")]
 Written = Annotated[
@@ -266,12 +263,10 @@ def _beside(trace: Path, what: str) -> Path:
 
 
 def _ns(text: str | None, option: str) -> int | None:
+    """Return nanoseconds; a number alone is of seconds."""
     if text is None:
         return None
-    written = _TIME.fullmatch(text)
-    if written is None:
-        raise UsageError(f"{option} takes a time such as 10s, 250ms or 2m, not {text!r}")
-    return round(float(written[1]) * _UNITS_NS[written[2]])
+    return time_ns(f"{text}s" if text.replace(".", "", 1).isdecimal() else text, option)
 
 
 def _numbers(text: str | None) -> tuple[int, int | None]:

@@ -86,9 +86,11 @@ def change(old: Span, new: Span, *, known: bool = True) -> Change:
     >>> change(Span(value=1, low=1, high=1), Span(value=2, low=2, high=2)).value
     'more'
     """
+    if not known:
+        return Change.UNCLEAR
     if old.is_exact and new.is_exact and old.value == new.value:
         return Change.SAME
-    if not known or (old.low <= new.high and new.low <= old.high):
+    if old.low <= new.high and new.low <= old.high:
         return Change.UNCLEAR
     return Change.MORE if new.value > old.value else Change.LESS
 

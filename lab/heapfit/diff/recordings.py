@@ -28,6 +28,9 @@ from heapfit.weighted import interval
 _FILE = re.compile(r" \(([^:()]+):\d+")
 _LINE = re.compile(r"( \([^:()]+):\d+((, .*)?\))$")
 _NS_PER_S = 1e9
+# Resident memory is looked at now and then: so much of it two runs of one program lie apart.
+_LOOKED_AT = 0.05
+_RESIDENT = ("Most resident", "Resident at the end")
 # Units of what the machine has a say in.
 _OF_THE_MACHINE = ("s", "1/s")
 
@@ -101,6 +104,8 @@ def _described(found: Profile) -> dict[str, str]:
 
 def _figures(old: Profile, new: Profile) -> Iterator[Figure]:
     for (name, unit, before), (_, _, after) in zip(_spans(old), _spans(new), strict=True):
+        if name in _RESIDENT and not (before.value and after.value):  # nobody looked
+            continue
         yield figure("", name, unit, (before, after), own=unit not in _OF_THE_MACHINE)
 
 
@@ -115,10 +120,22 @@ def _spans(found: Profile) -> Iterator[tuple[str, str, Span]]:
     ):
         yield name, "count", _objects(each)
         yield f"{name}: bytes", "bytes", _bytes(each)
+    for name, resident in zip(
+        _RESIDENT, (of.resident_most, _last(of.course.resident)), strict=True
+    ):
+        yield name, "bytes", _looked_at(resident or 0)
     yield "Reallocations of known blocks", "count", _span(found.reallocs.known, 0.0)
     yield "Failed allocations", "count", _span(totals.failed, 0.0)
     yield "Duration", "s", _span(totals.duration_ns / _NS_PER_S, 0.0)
     yield "Allocations a second", "1/s", _span(totals.per_second or 0.0, 0.0)
+
+
+def _last(course: Sequence[int | None]) -> int | None:
+    return next((each for each in reversed(course) if each is not None), None)
+
+
+def _looked_at(size: int) -> Span:
+    return Span(value=size, low=size * (1 - _LOOKED_AT), high=size * (1 + _LOOKED_AT))
 
 
 def _objects(found: Amount) -> Span:
@@ -225,6 +242,11 @@ def _conclusions(old: Profile, new: Profile, changed: list[str]) -> Iterator[str
             "recording of each does not tell by how much. Record each twice, and see which "
             "differences remain."
         )
+    else:
+        yield (
+            "Each recording is of one run, which does not tell which figures vary. Record each "
+            "twice, and see which differences remain."
+        )
     if any(each.sample for each in recordings):
         yield (
             "Sampled figures are estimates: they are said to differ only where their 95 % "
@@ -232,8 +254,8 @@ def _conclusions(old: Profile, new: Profile, changed: list[str]) -> Iterator[str
         )
     if {"allocator", "page size"} & set(changed):
         yield (
-            "Sizes are those that the program asked for; what the allocators make of them is "
-            "not compared."
+            "Sizes are those that the program asked for; only resident memory shows what the "
+            "allocators make of them."
         )
     if not all(each.whole for each in recordings):
         yield (

@@ -88,7 +88,7 @@ def markdown(diff: Diff) -> str:
 
 
 def _has_intervals(diff: Diff) -> bool:
-    """Whether anything is marked by ~, as no figure of a recording is, which is counted."""
+    """Whether anything is marked by ~, as no figure is that is counted."""
     word = _SAID[Change.UNCLEAR]
     return any(word in row for _, _, rows in tables(diff) for row in rows)
 

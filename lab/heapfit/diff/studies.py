@@ -13,9 +13,11 @@ from heapfit.report import read
 from heapfit.report.described import machine_facts
 from heapfit.report.results import FEWEST_TRIALS, Results
 from heapfit.report.settings import setting_label
-from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import counted, join_words, visible
 
+# As many trials that are all alike show that a figure does not vary: of a figure with two values,
+# two such studies differ by chance in one of 500 cases at most. A single trial shows nothing.
+_FEWEST_ALIKE = 5
 _MEMORY_DEPENDS_ON = ("Kernel", "C library", "Transparent huge pages", "Swap", "Memory")
 
 
@@ -112,8 +114,7 @@ def _figures(old: Results, new: Results) -> Iterator[Figure]:
                 Span(value=each.median, low=each.low, high=each.high) for each in (before, after)
             ]
             fewest = min(before.n, after.n)
-            # A single trial is always like itself.
-            repeated = fewest >= FEWEST_BLOCKS and all(
+            repeated = fewest >= _FEWEST_ALIKE and all(
                 each.minimum == each.maximum for each in (before, after)
             )
             known = repeated or fewest >= FEWEST_TRIALS

@@ -14,12 +14,29 @@ from heapfit.catalogue.command import run_quietly
 from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
 from heapfit.interpreters import hiding
-from heapfit.program import Elf, obstacle, read, started_by
+from heapfit.program import Elf, has_malloc, obstacle, read, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
 _RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 C_LIBRARY = "libc.so."
+
+# What does little itself: shells, and programs that run the command that they are given.
+_SHELLS = {"sh", "dash", "bash", "zsh", "ksh", "busybox"}
+_WRAPPERS = {
+    "env",
+    "timeout",
+    "taskset",
+    "nice",
+    "ionice",
+    "chrt",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "time",
+}
+_BUILDERS = {"make", "ninja", "xargs", "parallel", "sudo", "numactl", "flock", "unshare"}
+_STARTERS = _SHELLS | _WRAPPERS | _BUILDERS
 
 
 def examine(command: Sequence[str]) -> Finding | None:
@@ -35,6 +52,13 @@ def examine(command: Sequence[str]) -> Finding | None:
     if found := obstacle(program):
         state, advice = found
         return Finding(topic=topic, state=state, advice=advice)
+    if program.name in _STARTERS:
+        return Finding(
+            topic=topic,
+            state=f"unknown: {program.name} starts other programs, which only a run shows",
+            advice="name the program itself; 'heapfit compare' refuses a run in which the "
+            "allocator did not serve the process that does the work",
+        )
     assert file.loader is not None, "it would be linked statically"
     return _of_libraries(topic, _libraries(file.loader, program))
 
@@ -68,7 +92,7 @@ def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
 def linked_allocator(libraries: Iterable[Path]) -> Path | None:
     """Return the first of a program's libraries, beside the C library, that brings a malloc."""
     others = (path for path in libraries if not path.name.startswith(C_LIBRARY))
-    return next((path for path in others if (file := _read(path)) and file.has_malloc), None)
+    return next(filter(has_malloc, others), None)
 
 
 def c_library(libraries: Iterable[Path]) -> Path | None:

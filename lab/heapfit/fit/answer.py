@@ -19,7 +19,7 @@ from heapfit.records import Metric, Record, Study, Summary, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
-_WORST: tuple[Outcome, ...] = ("failed", "untold", "passed")
+_WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
 class Standing(Record):

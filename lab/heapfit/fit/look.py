@@ -18,7 +18,7 @@ from heapfit.fit.facts import Facts
 from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
 from heapfit.profile.tally import Tally
-from heapfit.program import obstacle, started_by
+from heapfit.program import started_by, why_not_replaced
 from heapfit.record import VARIANT, examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.trial import preload
@@ -47,11 +47,8 @@ _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
 def refuse(workload: Workload) -> None:
     """Raise an error where no allocator can be put into the program, or where one is already."""
     started = _program(workload)
-    found = obstacle(started) if started else None
-    if found:
-        raise HeapfitError(
-            f"no allocator can be tried: the program's malloc is {found[0]}; {found[1]}"
-        )
+    if started and (why := why_not_replaced(started)):
+        raise HeapfitError(f"no allocator can be tried in {started}: {why}")
     for where, pinned in (
         ("this shell", os.environ.get(preload.VARIABLE)),
         ("the workload", workload.run.environment.get(preload.VARIABLE)),

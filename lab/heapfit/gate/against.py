@@ -2,8 +2,7 @@
 
 The totals decide. The bound of a figure is the highest run that was saved, times what is allowed,
 plus as much as the saved runs lay apart. It has failed when every run lies above, and passed when
-most do not: of five runs against five of the same program, whose figures are normal, uniform,
-exponential or of two values, at most one in a thousand fails so, and one in sixty cannot be told.
+most do not. Few runs show no growth, since a figure may vary that was alike in them: `are_enough`.
 Call sites say where the growth is: they are the same site when
 their functions are, in the order in which they call within these, whatever line or address that
 is now.
@@ -28,6 +27,8 @@ from heapfit.text import counted
 
 # Instructions are allowed to grow by a thousandth: the linker and the environment move them.
 _USUAL = {INSTRUCTIONS: 1.001}
+# Of a figure; of all four together at most one check in a hundred fails without a reason.
+_MOST_FALSE = 0.01 / 4
 _MOST_PLACES = 5
 LEFT_RUNNING = (
     "the program left a process running in the background: what that does is not in these figures; "
@@ -86,6 +87,19 @@ def compare(before: Heap, now: Heap, allowed: Mapping[str, Condition]) -> list[F
     return [_decide(metric, before, now, allowed, pairs) for metric in before.figures]
 
 
+def are_enough(saved: int, now: int) -> bool:
+    """Whether so many runs can show growth.
+
+    A figure with two values, the higher with probability p, is low in all saved runs and high in
+    all others with probability (1 - p)^saved * p^now, which is greatest at p = now / (saved + now).
+
+    >>> are_enough(5, 5), are_enough(4, 5), are_enough(1, 5), are_enough(5, 1)
+    (True, True, False, False)
+    """
+    high = now / (saved + now)
+    return (1 - high) ** saved * high**now <= _MOST_FALSE
+
+
 def is_settled(before: Heap, now: Heap, allowed: Mapping[str, Condition]) -> bool:
     """Return whether one run is enough: nothing that was saved scatters, and nothing has grown."""
     return all(
@@ -125,15 +139,18 @@ def _decide(
     saved, found = before.figures[metric], now.figures[metric]
     bound = _bound(metric, saved, allowed)
     most_within = found[len(found) // 2] <= bound
-    # One saved run does not tell how far its figure scatters: it may have been the lowest of many.
-    is_shown = found[0] > bound and (len(saved) > 1 or found[0] == found[-1])
+    is_above = found[0] > bound
+    is_shown = is_above and are_enough(len(saved), len(found))
     outcome: Outcome = "passed" if most_within else "failed" if is_shown else "untold"
     why = f"{_range(found)}, as when it was saved"
     if _range(found) != _range(saved):
         limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
         why = f"{_range(found)} ({_range(saved)} when saved{limit})"
-    if outcome == "untold" and found[0] > bound:
-        why += "; it varies, and only one run was saved: save it anew with more, or use --allow"
+    if outcome == "untold" and is_above:
+        why += (
+            f"; {counted(len(saved), 'saved run')} and {len(found)} now are too few to show "
+            "growth, for a figure may vary: take 5 of each (--runs), saving anew, or use --allow"
+        )
     elif outcome == "untold":
         why += (
             f"; its {counted(len(found), 'run')} lie on both sides of the limit: allow more with "

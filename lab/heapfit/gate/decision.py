@@ -9,10 +9,18 @@ from pydantic import Field
 
 from heapfit.records import Record
 
-Outcome = Literal["passed", "failed", "untold"]
+# Broken: the program does not run, so that there is nothing to decide.
+Outcome = Literal["passed", "failed", "untold", "broken"]
 
 CANNOT_BE_TOLD = 3
-_EXIT_CODES: dict[Outcome, int] = {"failed": 1, "untold": CANNOT_BE_TOLD, "passed": 0}
+WORK_FAILED = 4
+# What counts first stands first.
+_EXIT_CODES: dict[Outcome, int] = {
+    "failed": 1,
+    "broken": WORK_FAILED,
+    "untold": CANNOT_BE_TOLD,
+    "passed": 0,
+}
 
 
 class Place(Record):
@@ -33,7 +41,8 @@ class Decision(Record):
 
 
 def exit_code(decisions: Sequence[Decision]) -> int:
-    """Return 1 where a bound is shown to be exceeded, else 3 where of one it cannot be told.
+    """Return 1 where a bound is shown to be exceeded, else 4 where a program does not run, else 3
+    where a bound cannot be told.
 
     >>> exit_code([])
     0

@@ -1,7 +1,7 @@
 """Decisions in the forms that services for continuous integration read.
 
 JUnit XML has no schema of its own; what is written here is what Jenkins, GitLab and GitHub's
-actions agree on. What cannot be told is an `error` there, for the job does not pass.
+actions agree on. What cannot be told, or does not run, is an `error` there: the job does not pass.
 """
 
 from __future__ import annotations
@@ -12,18 +12,16 @@ from xml.etree import ElementTree
 
 from heapfit.gate.decision import Decision, Outcome
 
-_ELEMENTS: dict[Outcome, str] = {"failed": "failure", "untold": "error"}
-_ANNOTATIONS: dict[Outcome, str] = {"failed": "error", "untold": "warning"}
+_ELEMENTS: dict[Outcome, str] = {"failed": "failure", "untold": "error", "broken": "error"}
+_ANNOTATIONS: dict[Outcome, str] = {"failed": "error", "untold": "warning", "broken": "error"}
 # What XML 1.0 has no way to write.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(decisions: Sequence[Decision], suite: str) -> str:
     """Return the decisions as a test suite of JUnit's."""
-    counts = {
-        f"{element}s": str(sum(each.outcome == outcome for each in decisions))
-        for outcome, element in _ELEMENTS.items()
-    }
+    elements = [_ELEMENTS.get(each.outcome) for each in decisions]
+    counts = {f"{name}s": str(elements.count(name)) for name in ("failure", "error")}
     root = ElementTree.Element("testsuites")
     top = ElementTree.SubElement(root, "testsuite", name=_xml(suite), tests=str(len(decisions)))
     for name, count in counts.items():

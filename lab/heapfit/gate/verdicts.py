@@ -5,7 +5,7 @@ Between the two it cannot be told, and how many replicates would is said. Nor ca
 some trials failed, since one that fails when it is slow would look too good: a treatment that is
 shown to be beyond the bound all the same has failed, unless it is the baseline that may look too
 good. Nor where the difference is too small to be measured. A treatment that never succeeds, where
-the baseline does, has failed. With several settings a condition holds in each.
+the baseline does, is broken. With several settings a condition holds in each.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _decide(
     failed = join_words([*filter(None, (_failures(summary, name, setting), of_baseline))])
     replicates = None
     if _only_fails(summary, name, setting, found):
-        outcome, why = "failed", f"no trial of {name} has succeeded; {failed}"
+        outcome, why = "broken", f"no trial of {name} has succeeded; {failed}"
     elif of_baseline or (failed and outcome != "failed"):
         outcome, why = "untold", f"{why}; {failed}"
     elif (

@@ -120,7 +120,7 @@ def _circumstances(profile: Profile) -> list[str]:
     first = profile.recordings[0]
     known = [
         _started(first),
-        f"{len(profile.recordings)} processes" if len(profile.recordings) > 1 else "",
+        _how_many(profile),
         f"recorded over {Path(first.allocator).name}" if first.allocator else "",
         f"{first.arch}, {counted(first.cores, 'core')}",
         f"call sites {first.sites} deep" if first.sites else "",
@@ -129,6 +129,24 @@ def _circumstances(profile: Profile) -> list[str]:
         else "",
     ]
     return [each for each in known if each]
+
+
+def _processes(profile: Profile) -> list[list[Recording]]:
+    """Return the recordings by their processes. One process has several if it became another
+    program, or was recorded again; an anonymised recording tells no process."""
+    found: dict[object, list[Recording]] = {}
+    for index, each in enumerate(profile.recordings):
+        found.setdefault(each.pid or f"recording {index}", []).append(each)
+    return list(found.values())
+
+
+def _how_many(profile: Profile) -> str:
+    processes = len(_processes(profile))
+    if len(profile.recordings) == 1:
+        return ""
+    several = processes < len(profile.recordings)
+    recordings = f", {len(profile.recordings)} recordings" if several else ""
+    return f"{processes} process{'es' * (processes > 1)}{recordings}"
 
 
 def _started(recording: Recording) -> str:
@@ -144,7 +162,8 @@ def _headline(profile: Profile) -> str:
     if began_late(profile):
         held += " of what it allocated while it was recorded"
     if len(profile.recordings) > 1:
-        return f"{held}, each process at its own peak."
+        what = "process" if len(_processes(profile)) == len(profile.recordings) else "recording"
+        return f"{held}, each {what} at its own peak."
     most = profile.recordings[0].resident_most
     compares = most and not began_late(profile)
     return f"{held}, with {size(most or 0)} resident." if compares else f"{held}."
@@ -152,7 +171,7 @@ def _headline(profile: Profile) -> str:
 
 def _facts(profile: Profile) -> list[Fact]:
     totals, main = profile.totals, largest(profile)
-    threads = sum(each.threads for each in profile.recordings)
+    threads = sum(max(each.threads for each in process) for process in _processes(profile))
     several = len(profile.recordings) > 1
     about = _about(profile)
     of_it = " of those recorded" if began_late(profile) else ""
@@ -202,11 +221,12 @@ def _about(profile: Profile) -> str:
 
 
 def _resident(profile: Profile) -> tuple[str, str]:
-    known = [each.resident_most for each in profile.recordings if each.resident_most]
-    if not known:
+    processes = [max(each.resident_most or 0 for each in own) for own in _processes(profile)]
+    if not any(processes):
         return "not known", "it was not recorded"
     before = "what was allocated before, " if began_late(profile) else ""
-    return size(sum(known)), f"{before}code, libraries and stacks included"
+    shared = "; what processes share counts in each" if len(processes) > 1 else ""
+    return size(sum(processes)), f"{before}code, libraries and stacks included{shared}"
 
 
 def _share(value: float | None) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError
+from heapfit.files import replacing
 from heapfit.profile.bins import EXACT_BYTES
 from heapfit.profile.model import Rounding, Waste
 from heapfit.profile.sections.sizes import ALL, PEAK, WIDTH
@@ -174,6 +174,5 @@ def _write(file: Path, known: dict[int, int]) -> None:
     """Keep the answers; where nothing can be written, the next profile asks again."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = file.with_suffix(f".{os.getpid()}")
-        unfinished.write_text(json.dumps(known))
-        unfinished.replace(file)
+        with replacing(file) as unfinished:
+            unfinished.write_text(json.dumps(known))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,32 +14,19 @@ from heapfit.errors import UsageError
 from heapfit.profile.trace import connect, interruptible, quoted, read_summary
 from heapfit.trace.schema import FILES
 
+# Rows that are fetched at a time: an answer may have millions.
+_BATCH = 4096
 
-@dataclass(frozen=True)
-class Answer:
-    """The columns' names and the rows."""
-
-    columns: list[str]
-    rows: list[tuple[Any, ...]]
-
-    def records(self) -> list[dict[str, Any]]:
-        """Return each row by the columns' names."""
-        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-
-    def csv(self) -> str:
-        """Return the rows as comma-separated values, below a line of names."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows)
-        return text.getvalue()
+Rows = Iterator[tuple[Any, ...]]
 
 
-def ask(folders: Sequence[Path], query: str) -> Answer:
-    """Return the answer to `query` over the views objects, memory, sites, threads and flow.
+@contextmanager
+def asked(folders: Sequence[Path], query: str) -> Iterator[tuple[list[str], Rows]]:
+    """Yield the columns' names and the rows of the answer to `query`, which are read as they come.
 
-    They are of all `folders` together; their column `recording` says which one, from 0. Raises
-    UsageError with what is wrong with the query.
+    It is asked over the views objects, memory, sites, threads and flow. They are of all `folders`
+    together; their column `recording` says which one, from 0. Raises UsageError with what is wrong
+    with the query.
     """
     for folder in folders:
         read_summary(folder)
@@ -53,11 +38,16 @@ def ask(folders: Sequence[Path], query: str) -> Answer:
             with interruptible():
                 found = connection.execute(query)
                 columns = [column[0] for column in found.description or []]
-                return Answer(columns, found.fetchall() if columns else [])
+                yield columns, _rows(found) if columns else iter(())
         except duckdb.Error as error:
             raise UsageError(f"--sql: {error}") from error
         finally:
             connection.close()
+
+
+def _rows(found: duckdb.DuckDBPyConnection) -> Rows:
+    while batch := found.fetchmany(_BATCH):
+        yield from batch
 
 
 def _view(name: str, folders: Sequence[Path]) -> str:

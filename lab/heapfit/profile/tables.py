@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -314,10 +315,29 @@ def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
     for _ in range(_WRAPPERS):
         leads = Counter(chain[0] for chain in told if chain)
         told = [chain[1:] if len(chain) > 1 and leads[chain[0]] > 1 else chain for chain in told]
+    labels = _told_apart([short[0] if short else DASH for short in told], chains)
     return [
-        Cell(short[0] if short else DASH, _WITHIN.join(chain), _chain(short, chain))
-        for short, chain in zip(told, chains, strict=True)
+        Cell(label, _WITHIN.join(chain), _chain(short, chain))
+        for label, short, chain in zip(labels, told, chains, strict=True)
     ]
+
+
+def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[str]:
+    """Return the labels; where several rows have the same one, with the innermost of their calls
+    that differ before it.
+
+    >>> _told_apart(["f", "f", "g"], [["new", "f"], ["zeroed", "f"], ["g"]])
+    ['new < f', 'zeroed < f', 'g']
+    """
+    found = list(labels)
+    for label in {label for label in labels if labels.count(label) > 1}:
+        rows = [index for index, each in enumerate(labels) if each == label]
+        levels = list(zip_longest(*(chains[row] for row in rows), fillvalue=""))
+        calls = max(levels, key=lambda each: len(set(each)), default=())
+        if len(set(calls)) > 1:
+            for row, call in zip(rows, calls, strict=True):
+                found[row] = f"{call}{_WITHIN}{label}" if call not in ("", label) else label
+    return found
 
 
 def _chain(short: Sequence[str], chain: Sequence[str]) -> str:

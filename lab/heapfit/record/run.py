@@ -17,19 +17,26 @@ from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.program import why_not_preloadable
 from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
+from heapfit.record.written import examine
 
 _PRELOAD = "LD_PRELOAD"
 # What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_BECAME_ANOTHER = "exec"  # why such a recording ended
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What came of a program: its files, the main process's first, and how it ended."""
+    """What came of a program: its files, the main process's first, and how it ended.
+
+    Where a process became another program (`exec`), the file that has its name is of the last one,
+    and FILE.1, FILE.2 and so on are of those before.
+    """
 
     files: list[Path]
     exit_code: int  # minus the number of the signal that ended it
+    children_share: float = 0.0  # of the processor time, what processes took that it waited for
 
 
 class NothingRecorded(HeapfitError):
@@ -59,13 +66,36 @@ def run(
     given = dict(os.environ if environment is None else environment)
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
-    process, status = _run(command, {**given, **_changes(path, options, given)}, stdout, stdin)
+    changes = _changes(path, options, given)
+    process, status, share = _run(command, {**given, **changes}, stdout, stdin)
     main = path.name.replace(PROCESS, str(process))
-    files = sorted(set(_found(path)) - set(before), key=lambda each: _rank(each, main))
+    new = set(_found(path)) - set(before)
+    for file in sorted(new):
+        _put_last_program_first(file, new)
+    files = sorted(new, key=lambda each: _rank(each, main))
     if not files:
         why = _why_nothing(command[0], status)
         raise NothingRecorded(f"{command[0]} wrote no recording: {why}", status)
-    return Recording(files, status)
+    return Recording(files, status, share)
+
+
+def _put_last_program_first(file: Path, new: set[Path]) -> None:
+    """Give the name of a process's first recording to that of the program that it became last.
+
+    A launcher such as env, timeout or taskset becomes the program that is meant.
+    """
+    if file not in new:  # it has been renamed
+        return
+    chain = [file]
+    while examine(chain[-1]).ended == _BECAME_ANOTHER:
+        following = file.with_name(f"{file.name}.{len(chain) + 1}")
+        if following not in new:
+            break
+        chain.append(following)
+    if len(chain) > 1 and not file.with_name(f"{file.name}.1").exists():
+        first = file.rename(file.with_name(f"{file.name}.1"))
+        chain[-1].rename(file)
+        new ^= {chain[-1], first}
 
 
 def check_path(path: Path) -> None:
@@ -101,15 +131,30 @@ def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str])
 
 def _run(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
-) -> tuple[int, int]:
-    """Return the program's number and how it ended."""
+) -> tuple[int, int, float]:
+    """Return the program's number, how it ended, and the part of the processor time that processes
+    took which it had started."""
     sys.stdout.flush()
     with (
         _signals_pass_through() as pass_to,
         subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin) as program,
     ):
         pass_to(program)
-        return program.pid, program.wait()
+        os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+        share = _children_share(program.pid)
+        return program.pid, program.wait(), share
+
+
+def _children_share(process: int) -> float:
+    """Return the part of the processor time of a process, and of those that it has waited for,
+    that these took. The process has ended and still has its number."""
+    try:
+        after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    user, system, of_children, system_of_children = map(int, after_name[11:15])
+    children = of_children + system_of_children
+    return children / (user + system + children) if children else 0.0
 
 
 @contextmanager

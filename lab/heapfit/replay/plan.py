@@ -12,6 +12,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -20,12 +21,17 @@ from typing import IO
 from pydantic import ValidationError
 
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import replacing_folder
 from heapfit.paths import data_dir
 from heapfit.records import Record
 from heapfit.replay.programs import find_planner
 
 _REFUSED = 2  # exit code: the trace is none that can be replayed
 _KEY_LETTERS = 12
+# Plans are about as large as their traces. More than this stays only as long as it may be in use:
+# a study opens its plan in each trial.
+MOST_BYTES = 4 << 30
+_IN_USE_S = 2 * 24 * 3600
 
 # Called with the bytes of the trace read so far and in all.
 OnProgress = Callable[[int, int], None]
@@ -92,7 +98,25 @@ def make_plan(
     known = _read_facts(folder)
     if known is None:
         known = _made(planner, trace, one_thread, folder, on_progress)
+        _evict(folder.parent, time.time())
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # it was used now
     return Plan(trace=trace, key=key, path=folder / "plan", facts=known)
+
+
+def _evict(plans: Path, now_s: float) -> None:
+    """Remove the plans that were not used for longest, down to what is kept."""
+    used: list[tuple[float, int, Path]] = []
+    for folder in plans.iterdir():
+        with contextlib.suppress(OSError):  # another process removes it
+            size = sum(each.stat().st_size for each in folder.iterdir())
+            used.append((folder.stat().st_mtime, size, folder))
+    left = sum(size for _, size, _ in used)
+    for used_s, size, folder in sorted(used):
+        if left <= MOST_BYTES or now_s - used_s < _IN_USE_S:
+            return
+        shutil.rmtree(folder, ignore_errors=True)
+        left -= size
 
 
 def _key(trace: Path, planner: Path, one_thread: bool) -> str:
@@ -128,26 +152,12 @@ def _made(
 @contextlib.contextmanager
 def _appearing_whole(folder: Path) -> Iterator[Path]:
     """A folder that becomes `folder` if all goes well; another process may do the same."""
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
     try:
-        shutil.rmtree(unfinished, ignore_errors=True)  # of a process of this number that was killed
-        unfinished.mkdir(parents=True)
-        yield unfinished
-        shutil.rmtree(folder, ignore_errors=True)
-        _rename(unfinished, folder)
+        with replacing_folder(folder) as unfinished:
+            yield unfinished
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _rename(unfinished: Path, folder: Path) -> None:
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.exists():  # else another process was first, with the same
-            raise
 
 
 def _run(command: list[str], size: int, on_progress: OnProgress | None) -> Facts:

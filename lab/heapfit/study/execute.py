@@ -20,6 +20,7 @@ from heapfit.study.journal import Journal
 from heapfit.study.stopping import MOST_TIMEOUTS, Stopping, cell_of, never_finish
 from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
+from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
 from heapfit.trial.verdict import WITHOUT_ALLOCATOR
 
@@ -96,8 +97,11 @@ class _Execution:
         shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
         find_launcher()  # before the clock of the first trial runs
         try:
-            while self._run_planned() and self._stopping.goes_on():
-                self._progress.extended(self._journal.study, self._stopping.precision)
+            with own_cores(max(self._journal.study.cores)) as shared:
+                if shared:
+                    self._progress.noticed(_of_shared(shared))
+                while self._run_planned() and self._stopping.goes_on():
+                    self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
@@ -179,6 +183,15 @@ class _Execution:
             "the build is done, repeat the same command: it starts anew with what is there "
             "then, or continues with --mix"
         )
+
+
+def _of_shared(processors: list[int]) -> str:
+    which = join_words([str(each) for each in processors])
+    noun = "processor" if len(processors) == 1 else "processors"
+    return (
+        f"another study runs on {noun} {which}, and there are too few for both: each disturbs the "
+        "other's times; interrupt one (its trials are kept), or use fewer --cores"
+    )
 
 
 # ----------------------------------------------------------------- the baseline

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from pydantic import ValidationError
 
@@ -93,17 +93,26 @@ def note_look(folder: Path, blocks: int) -> None:
 
     Whoever adds trials after seeing a verdict has one more chance to see a difference.
     """
-    if blocks in looks(folder):
-        return
-    path = folder / LOOKS_FILE
-    line = json.dumps({"blocks": blocks, "at": datetime.now(UTC).isoformat()}) + "\n"
     try:
-        earlier = path.read_bytes() if path.exists() else b""
-        write_durably(path, earlier + line.encode())
+        with (folder / LOOKS_FILE).open("ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # others may report on the same study
+            if blocks not in looks(folder):
+                _append_look(file, blocks)
     except OSError as error:
         # Where nobody may write nobody adds trials either; what the page says of it suffices.
         if not is_forbidden(error):
             raise cannot_write(folder, error) from error
+
+
+def _append_look(file: BinaryIO, blocks: int) -> None:
+    line = json.dumps({"blocks": blocks, "at": datetime.now(UTC).isoformat()}) + "\n"
+    end = file.seek(0, os.SEEK_END)
+    try:
+        _write_all(file.fileno(), line.encode())
+        os.fsync(file.fileno())
+    except OSError:
+        os.ftruncate(file.fileno(), end)
+        raise
 
 
 def check_takes(folder: Path, study: Study) -> list[Trial]:

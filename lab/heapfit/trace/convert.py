@@ -7,7 +7,6 @@ in C while another writes those before; both release Python's lock.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
+from heapfit.files import unfinished_name
 from heapfit.trace.native import (
     ALIVE_KIND,
     Batch,
@@ -123,7 +123,7 @@ def _made(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` when all is done."""
     if folder.exists() and not (folder / SUMMARY).exists():
         raise UsageError(f"{folder} exists and holds no tables of a trace; name another")
-    unfinished = folder.absolute().with_name(f".{folder.name}.{os.getpid()}")
+    unfinished = unfinished_name(folder)
     unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
     try:
         yield unfinished

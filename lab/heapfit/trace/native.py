@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heapfit.errors import HeapfitError
+from heapfit.files import unfinished_name
 from heapfit.trace.library import find_library
 
 Columns = dict[str, NDArray[Any]]
@@ -403,7 +404,7 @@ class Writer:
         """Make the file; it takes its place at `path` when it is finished, not before."""
         self.path = path
         self.end: Mapping[str, Any] = {"reason": "written"}
-        self._unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+        self._unfinished = unfinished_name(path)
         self._library = _library()
         why = ctypes.create_string_buffer(_WHY_BYTES)
         text = json.dumps({**info, "ticks_per_second_guess": 1_000_000_000})

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 
-from heapfit.program import obstacle, started_by
+from heapfit.program import why_not_preloadable
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus
 from heapfit.trial import preload, verdict
 from heapfit.trial.cores import lab_runs_on, split_cores
@@ -23,16 +22,9 @@ from heapfit.trial.own_libraries import RECORDINGS
 from heapfit.trial.placeholders import Levels, Placeholders
 from heapfit.trial.preload import PreloadWatch
 from heapfit.trial.source import Source
+from heapfit.trial.witness import why_not_served
 
 STDERR_TAIL_BYTES = 2048
-
-
-@cache
-def _obstacle(program: str) -> str | None:
-    """Why no allocator can be preloaded into the program, by its file; None: it can."""
-    file = started_by(program)
-    found = obstacle(file) if file else None
-    return None if found is None else f"its malloc is {found[0]}: {found[1]}"
 
 
 class Attempt:
@@ -47,8 +39,13 @@ class Attempt:
         timeout_s: float,
         folder: Path,
         data: Path | None,
+        witnessed: bool = False,
     ) -> None:
-        """Make ready in `folder`, which exists and is empty."""
+        """Make ready in `folder`, which exists and is empty.
+
+        A run that is `witnessed` is slower; it tells which processes did the work, and whether the
+        allocator served them.
+        """
         self.workload = study.workload
         self.allocator = study.allocator(planned.allocator)
         self.is_reference = planned.allocator == study.reference_of(planned.allocator)
@@ -67,7 +64,11 @@ class Attempt:
         is_watched = not any(source.own_run for source in sources)
         library = preload.watched_library(self.allocator) if is_watched else None
         program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
-        self.watch = PreloadWatch(library, obstacle=_obstacle(program) if library else None)
+        self.watch = PreloadWatch(
+            library, obstacle=why_not_preloadable(program) if library else None
+        )
+        self.library = library
+        self.witness = folder / "witness" if library and witnessed else None
         self.sources = [source() for source in sources]
         self.used: Ended | None = None
         self.digest: str | None = None
@@ -152,6 +153,7 @@ class Attempt:
             stdout=self.folder / f"{name}.out",
             stderr=self.folder / f"{name}.err",
             attach=self._attach if any(source.is_attached() for source in observers) else None,
+            witness=self.witness if allocator else None,
         )
 
     def _attach(self, launcher: int) -> None:
@@ -172,6 +174,9 @@ class Attempt:
         Whether its output is the right one is left to be told by `digest`.
         """
         assert self.used is not None, "run() comes first"
+        # First, since no failure of such a run is the allocator's.
+        if self.witness and self.library and (why := why_not_served(self.witness, self.library)):
+            raise preload.without_allocator(why)
         check = self.workload.check
         load = Path(self.workload.run.command[0]).name if self.workload.server else None
         verdict.check_exit(self.used.exit_code, check.exit_code, load)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from heapfit.errors import UsageError
@@ -36,6 +37,45 @@ def split_cores(cores: int) -> CoreSplit:
             f"a trial on {cores} cores needs as many; this process may use {len(allowed)}"
         )
     return CoreSplit(program=allowed[:cores], others=allowed[cores:] or allowed)
+
+
+# Set to 1, a study takes the first processors although another one has them.
+SHARE_VARIABLE = "HEAPFIT_SHARE_CORES"
+
+
+@contextmanager
+def own_cores(cores: int) -> Iterator[list[int]]:
+    """Give the calling thread's trials processors that no other study on this machine has.
+
+    A study holds each of its processors by the address of a socket, which the kernel gives to one
+    process of the machine (in containers: of a network) and takes back when that ends. Yields the
+    processors that it shares with other studies, where there are too few for all.
+    """
+    allowed = allowed_cpus()
+    held = [] if os.environ.get(SHARE_VARIABLE) == "1" else list(map(_held, allowed))
+    with ExitStack() as kept:
+        free = [cpu for cpu, its in zip(allowed, held, strict=False) if its]
+        own = free[:cores] if len(free) >= cores else allowed[:cores]
+        for cpu, its in zip(allowed, held, strict=False):
+            if its and cpu in own:
+                kept.enter_context(its)
+            elif its:
+                its.close()
+        # The first processors that may be used are a program's.
+        if held and own != allowed[:cores]:
+            kept.enter_context(lab_runs_on([cpu for cpu in allowed if cpu in free]))
+        yield [cpu for cpu in own if held and cpu not in free]
+
+
+def _held(cpu: int) -> socket.socket | None:
+    """Take a processor until the socket is closed; None: another study has it."""
+    taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        taken.bind(f"\0heapfit/processor/{cpu}")
+    except OSError:
+        taken.close()
+        return None
+    return taken
 
 
 @contextmanager

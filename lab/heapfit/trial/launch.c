@@ -7,11 +7,13 @@
  * ended, it adopts orphans of the program, and it ends the whole tree when the program ends, when it
  * is told to (SIGTERM) and when the lab dies.
  *
- *   heapfit-launch REPORT_FD HOLD_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]
+ *   heapfit-launch REPORT_FD HOLD_FD WITNESS_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]
  *
  * Where HOLD_FD is not negative, the program is started when there is a byte to read from it: until then the lab can
- * attach counters to this process, which the program inherits. The program gets this process's standard streams, working directory and environment, changed by
- * NAME=VALUE. Reports are lines on REPORT_FD:
+ * attach counters to this process, which the program inherits. Where WITNESS_FD is not negative, the whole tree is
+ * traced (ptrace), and what each process ran and used is written there when it starts another program or ends: see
+ * `witness`. Tracing costs time, so a run that is timed goes without. The program gets this process's standard
+ * streams, working directory and environment, changed by NAME=VALUE. Reports are lines on REPORT_FD:
  *
  *   started PID                     the program runs (exec succeeded)
  *   failed STEP ERRNO               it could not be started
@@ -23,6 +25,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -31,18 +34,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { FIRST_ENVIRONMENT = 4 /* of the arguments */ };
+enum { FIRST_ENVIRONMENT = 5 /* of the arguments */ };
 enum { EXIT_USAGE = 2, EXIT_NOT_STARTED = 127, CHILDREN_LINE_SIZE = 64 * 1024 };
 
 struct request {
     int report_fd;
-    int hold_fd; /* negative: do not wait */
+    int hold_fd;    /* negative: do not wait */
+    int witness_fd; /* negative: do not trace */
     cpu_set_t cpus;
     char **environment; /* first NAME=VALUE; `environment_count` of them */
     int environment_count;
@@ -77,7 +82,8 @@ static bool parse_request(int argc, char **argv, struct request *request)
     }
     request->report_fd = atoi(argv[1]);
     request->hold_fd = atoi(argv[2]);
-    if (!parse_cpus(argv[3], &request->cpus)) {
+    request->witness_fd = atoi(argv[3]);
+    if (!parse_cpus(argv[4], &request->cpus)) {
         return false;
     }
     request->environment = argv + FIRST_ENVIRONMENT;
@@ -128,8 +134,12 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void become_program(const struct request *request, int failure_fd)
+static void become_program(const struct request *request, int failure_fd, int traced_fd)
 {
+    char byte;
+    if (traced_fd >= 0 && read(traced_fd, &byte, sizeof byte) != sizeof byte) {
+        _exit(EXIT_NOT_STARTED); /* the launcher died */
+    }
     setsid();
     reset_signals();
     if (sched_setaffinity(0, sizeof request->cpus, &request->cpus) != 0) {
@@ -142,6 +152,139 @@ static void become_program(const struct request *request, int failure_fd)
     }
     execvp(request->command[0], request->command);
     give_up(failure_fd, "exec");
+}
+
+/* -------------------------------------------------------------- the witness
+ *
+ * A traced process stops when it has become another program (exec) and just before its memory goes (exit). At each such
+ * stop a record is appended to the witness: lines, of which the first is `exec PROCESS CPU_NS` or `exit PROCESS CPU_NS`
+ * with the processor time of the process so far. `exe PATH` is the program's file. At an exit, `preload LIST` is
+ * LD_PRELOAD as the program was given it, and each `code PATH` a file that it had mapped to execute. */
+
+static FILE *witness; /* NULL: nothing is traced */
+
+static FILE *open_of_process(pid_t process, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/%s", (int)process, name);
+    return fopen(path, "re");
+}
+
+static void write_exe(pid_t process)
+{
+    char path[64];
+    char target[PATH_MAX];
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)process);
+    ssize_t size = readlink(path, target, sizeof target);
+    if (size > 0) {
+        fprintf(witness, "exe %.*s\n", (int)size, target);
+    }
+}
+
+static void write_preload(pid_t process)
+{
+    static const char name[] = "LD_PRELOAD=";
+    FILE *file = open_of_process(process, "environ");
+    char *variable = NULL;
+    size_t size = 0;
+    while (file != NULL && getdelim(&variable, &size, '\0', file) > 0) {
+        if (strncmp(variable, name, sizeof name - 1) == 0) {
+            fprintf(witness, "preload %s\n", variable + sizeof name - 1);
+            break;
+        }
+    }
+    free(variable);
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+static void write_code(pid_t process)
+{
+    FILE *file = open_of_process(process, "maps");
+    char *line = NULL;
+    size_t size = 0;
+    while (file != NULL && getline(&line, &size, file) > 0) {
+        const char *rights = strchr(line, ' ');
+        const char *path = strchr(line, '/');
+        if (rights != NULL && rights[3] == 'x' && path != NULL) {
+            fprintf(witness, "code %s", path); /* with its newline */
+        }
+    }
+    free(line);
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+static void write_record(const char *event, pid_t process)
+{
+    clockid_t clock;
+    struct timespec used = {0};
+    if (clock_getcpuclockid(process, &clock) == 0) {
+        clock_gettime(clock, &used);
+    }
+    fprintf(witness, "%s %d %lld\n", event, (int)process, (long long)used.tv_sec * 1000000000 + used.tv_nsec);
+    write_exe(process);
+    if (strcmp(event, "exit") == 0) {
+        write_preload(process);
+        write_code(process);
+    }
+    fflush(witness);
+}
+
+/* The process of a thread if that is its first or its only one, which is when its end is worth a record; else 0. */
+static pid_t process_ending_with(pid_t thread)
+{
+    FILE *file = open_of_process(thread, "status");
+    char line[256];
+    int process = 0;
+    int threads = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "Tgid: %d", &process) != 1) {
+            sscanf(line, "Threads: %d", &threads);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return process == thread || threads == 1 ? (pid_t)process : 0;
+}
+
+static bool stops_its_group(int number)
+{
+    return number == SIGSTOP || number == SIGTSTP || number == SIGTTIN || number == SIGTTOU;
+}
+
+/* Looks at a traced thread that has stopped, and lets it go on. */
+static void attend(pid_t thread, int status)
+{
+    const int number = WSTOPSIG(status);
+    const int event = status >> 16;
+    if (event == PTRACE_EVENT_STOP && stops_its_group(number)) {
+        ptrace(PTRACE_LISTEN, thread, NULL, NULL);
+        return;
+    }
+    if (event == PTRACE_EVENT_EXEC) {
+        write_record("exec", thread);
+    } else if (event == PTRACE_EVENT_EXIT) {
+        const pid_t process = process_ending_with(thread);
+        if (process != 0) {
+            write_record("exit", process);
+        }
+    }
+    ptrace(PTRACE_CONT, thread, NULL, (void *)(long)(event == 0 ? number : 0));
+}
+
+/* Where the kernel refuses (a container's rules), the program runs untraced and the witness stays empty. */
+static void start_tracing(pid_t program)
+{
+    const long options =
+        PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE;
+    if (ptrace(PTRACE_SEIZE, program, NULL, (void *)options) != 0) {
+        fclose(witness);
+        witness = NULL;
+    }
 }
 
 /* ------------------------------------------------------------- the launcher */
@@ -192,13 +335,20 @@ static int end_tree(pid_t program)
     for (;;) {
         for_each_child(kill_child, program);
         int status;
-        pid_t pid = waitpid(-1, &status, 0);
-        if (pid == program) {
+        pid_t pid = waitpid(-1, &status, __WALL);
+        if (pid > 0 && WIFSTOPPED(status)) {
+            attend(pid, status);
+        } else if (pid == program) {
             program_status = status;
         } else if (pid < 0 && errno != EINTR) {
             return program_status; /* ECHILD: nobody is left */
         }
     }
+}
+
+static bool is_end(const siginfo_t *info)
+{
+    return info->si_code == CLD_EXITED || info->si_code == CLD_KILLED || info->si_code == CLD_DUMPED;
 }
 
 static bool program_ended(pid_t program)
@@ -208,26 +358,31 @@ static bool program_ended(pid_t program)
     return waitid(P_PID, (id_t)program, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
 }
 
+/* Reaps orphans, and attends to what is traced. */
 static void reap_orphans(pid_t program)
 {
     for (;;) {
         siginfo_t info = {0};
-        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0 || info.si_pid == program) {
+        const int stops = witness != NULL ? WSTOPPED | __WALL : 0;
+        if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | stops) != 0 || info.si_pid == 0 ||
+            (info.si_pid == program && is_end(&info))) {
             return;
         }
-        waitpid(info.si_pid, NULL, WNOHANG);
+        int status;
+        if (waitpid(info.si_pid, &status, WNOHANG | __WALL) > 0 && WIFSTOPPED(status)) {
+            attend(info.si_pid, status);
+        }
     }
 }
 
 /* Returns when the program has ended or someone wants it to. */
 static void wait_for_end(pid_t program, const sigset_t *signals)
 {
-    while (!program_ended(program)) {
+    while (reap_orphans(program), !program_ended(program)) {
         int number = sigwaitinfo(signals, NULL);
         if (number > 0 && number != SIGCHLD) {
             return;
         }
-        reap_orphans(program);
     }
 }
 
@@ -290,13 +445,18 @@ int main(int argc, char **argv)
 {
     struct request request;
     if (!parse_request(argc, argv, &request)) {
-        fputs("usage: heapfit-launch REPORT_FD HOLD_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND [ARGUMENT...]\n",
+        fputs("usage: heapfit-launch REPORT_FD HOLD_FD WITNESS_FD CPU[,CPU...] [NAME=VALUE...] -- COMMAND "
+              "[ARGUMENT...]\n",
               stderr);
         return EXIT_USAGE;
     }
     sigset_t signals;
     block_signals(&signals);
     fcntl(request.report_fd, F_SETFD, FD_CLOEXEC);
+    if (request.witness_fd >= 0) {
+        fcntl(request.witness_fd, F_SETFD, FD_CLOEXEC);
+        witness = fdopen(request.witness_fd, "ae");
+    }
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (lab_is_gone(request.report_fd)) {
@@ -308,7 +468,8 @@ int main(int argc, char **argv)
     }
 
     int failure_pipe[2];
-    if (pipe2(failure_pipe, O_CLOEXEC) != 0) {
+    int traced_pipe[2] = {-1, -1};
+    if (pipe2(failure_pipe, O_CLOEXEC) != 0 || (witness != NULL && pipe2(traced_pipe, O_CLOEXEC) != 0)) {
         dprintf(request.report_fd, "failed pipe %d\n", errno);
         return EXIT_NOT_STARTED;
     }
@@ -319,9 +480,18 @@ int main(int argc, char **argv)
         return EXIT_NOT_STARTED;
     }
     if (program == 0) {
-        become_program(&request, failure_pipe[1]);
+        close(traced_pipe[1]);
+        become_program(&request, failure_pipe[1], traced_pipe[0]);
     }
     close(failure_pipe[1]);
+    if (witness != NULL) {
+        start_tracing(program);
+        close(traced_pipe[0]);
+        if (write(traced_pipe[1], "", 1) < 0) {
+            /* The program was killed: report_started says so. */
+        }
+        close(traced_pipe[1]);
+    }
     if (!report_started(request.report_fd, failure_pipe[0], program)) {
         waitpid(program, NULL, 0);
         return EXIT_NOT_STARTED;

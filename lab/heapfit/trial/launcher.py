@@ -80,9 +80,11 @@ class Running:
         stdout: Path,
         stderr: Path,
         attach: Callable[[int], None] | None = None,
+        witness: Path | None = None,
     ) -> None:
         """Start `command`; `environment` is everybody's, `changes` only the program's.
 
+        The launcher traces the tree and writes what every process ran into the file `witness`.
         `attach` is called with the launcher's process id before that starts the program.
         Raises `CouldNotStart` when the program does not come to run.
         """
@@ -92,8 +94,10 @@ class Running:
         self._ended: Ended | None = None
         self._reports, report_fd = os.pipe()
         hold_fd, go_fd = os.pipe() if attach else (_NO_FD, _NO_FD)
-        inherited = [fd for fd in (report_fd, hold_fd) if fd != _NO_FD]
-        arguments = [str(launcher), str(report_fd), str(hold_fd), ",".join(map(str, cpus))]
+        witness_fd = os.open(witness, os.O_WRONLY | os.O_CREAT | os.O_APPEND) if witness else _NO_FD
+        fds = (report_fd, hold_fd, witness_fd)
+        inherited = [fd for fd in fds if fd != _NO_FD]
+        arguments = [str(launcher), *map(str, fds), ",".join(map(str, cpus))]
         arguments += [f"{name}={value}" for name, value in changes.items()]
         try:
             with (

@@ -70,9 +70,9 @@ class _Sampling:
         self.due_s = time.monotonic() + MIN_PERIOD_S
 
     def take(self, now_s: float) -> None:
-        before_s = time.thread_time()
+        before_s = time.thread_time() - self._source.limited_s
         self._source.sample(now_s)
-        cost_s = time.thread_time() - before_s
+        cost_s = time.thread_time() - self._source.limited_s - before_s
         self.due_s = now_s + max(MIN_PERIOD_S, cost_s / SAMPLING_SHARE)
 
 

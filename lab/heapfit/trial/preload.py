@@ -3,7 +3,8 @@
 A preloaded library is silently ignored by a statically linked or setuid program, and with a mere
 warning when the loader cannot use it. The program then runs on under the system's allocator, and
 its figures would be published under another name. So the library must be seen in the program's
-memory map, or at least not be missing from it for long.
+memory map, or at least not be missing from it for long. That is looked at in every run; whether the
+processes that do the work also call it, one run of each treatment tells (`trial.witness`).
 """
 
 from __future__ import annotations
@@ -124,6 +125,11 @@ def _unset(levels: Levels) -> list[str]:
     return [name for name, value in levels.environment.items() if not value]
 
 
+def without_allocator(why: str) -> Rejected:
+    """Return the rejection of a run that measured another malloc than it was to."""
+    return Rejected(TrialStatus.FAILED, f"{WITHOUT_ALLOCATOR}: {why}")
+
+
 class PreloadWatch(Source):
     """Looks for the allocator's library in the program's tree until it has been seen once.
 
@@ -158,13 +164,11 @@ class PreloadWatch(Source):
         if complaint is None and not self.missing:
             return
         why = complaint.group().decode(errors="replace") if complaint else self.obstacle
-        reason = (
-            f": {why}"
-            if why
-            else ", whose library never appeared in it; "
-            "does it start another program without its environment?"
+        reason = why or (
+            "the library never appeared in it; does it start another program without its "
+            "environment?"
         )
-        raise Rejected(TrialStatus.FAILED, f"{WITHOUT_ALLOCATOR}{reason}")
+        raise without_allocator(reason)
 
     def begin(self, root: int) -> None:
         self._root = root

@@ -5,7 +5,7 @@ reaped: the program, the children it waited for and theirs, and orphans that wer
 launcher. A child whose parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall
 time runs from just before the program is forked until the kernel says that it ended.
 
-Memory is sampled: the sum over the tree, which can miss a short peak. The mean weighs each sample
+Memory is sampled: the size of the tree, which can miss a short peak. The mean weighs each sample
 by the time that it stands for.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from heapfit.trial.source import Source, cost
 from heapfit.trial.tree import ProcessTree, children_are_listed
 
 _RUSAGE = "getrusage over the program and all its descendants"
+_TREE = "sampled size of the process tree, in which a page that processes share counts once"
 _PSS = "sampled sum of /proc/PID/smaps_rollup over the process tree"
 _KIB = 1024
 
@@ -101,30 +103,66 @@ class _SampledMemory(Source):
             self._tree.close()
 
 
+# Between two looks at what processes share, their resident sizes may change by this part.
+_CHANGE = 0.05
+# Processor time for these looks: this part of the time that has passed, and as much beforehand.
+_LOOKS_SHARE = 0.01
+_LOOKS_AHEAD_S = 0.05
+
+
 class Memory(_SampledMemory):
-    """Resident memory; shared pages count once per process.
+    """Resident memory; a page that several processes share counts once.
 
     The kernel's own high-water mark (ru_maxrss) misses no peak but knows only the largest single
     process. The peak is the larger of the two.
+
+    The proportional sizes of processes take long to read: the kernel walks through all pages. So
+    the resident sizes are looked at often, and the part that proportional sizes are of them is
+    looked up where the sizes or the processes have changed, and is taken to hold until then.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began_s = time.monotonic()
+        self._known: dict[int, int] = {}  # the sizes at the last look at what they share
+        self._share = 1.0
 
     metrics = (
         cost(
             "peak_rss_bytes",
             "Peak resident memory",
             "bytes",
-            "the larger of ru_maxrss and the sampled sum over the process tree",
+            f"the larger of ru_maxrss and the {_TREE}; a peak of some ms over several processes "
+            "may be missed",
         ),
         cost(
             "mean_rss_bytes",
             "Mean resident memory",
             "bytes",
-            "sampled sum over the process tree, weighted by time",
+            f"{_TREE}, weighted by time",
         ),
     )
 
     def _size(self, tree: ProcessTree) -> int:
-        return tree.resident_bytes()
+        sizes = tree.resident()
+        resident = sum(sizes.values())
+        if len(sizes) < 2:
+            return resident
+        if self._is_other(sizes) and self._may_look():
+            before_s = time.thread_time()
+            self._known, self._share = sizes, _proportional(tree, sizes) / resident
+            self.limited_s += time.thread_time() - before_s
+        if sizes.keys() != self._known.keys():
+            return 0  # What these share is not known; a later look finds time for it.
+        return int(resident * self._share)
+
+    def _is_other(self, sizes: dict[int, int]) -> bool:
+        known, resident = sum(self._known.values()), sum(sizes.values())
+        return sizes.keys() != self._known.keys() or abs(resident - known) > _CHANGE * known
+
+    def _may_look(self) -> bool:
+        passed_s = time.monotonic() - self._began_s
+        return self.limited_s <= _LOOKS_AHEAD_S + _LOOKS_SHARE * passed_s
 
     def figures(self, ended: Ended) -> dict[str, float]:
         figures = {"peak_rss_bytes": max(self._sizes.peak, float(ended.max_rss_bytes))}
@@ -155,21 +193,28 @@ class ProportionalMemory(_SampledMemory):
         return super().unavailable()
 
     def _size(self, tree: ProcessTree) -> int:
-        rollups: dict[int, Rollup] = {}
-        total = 0
-        for parent, process in tree.processes():
-            rollup = read_rollup(process)
-            if rollup is None:
-                continue
-            rollups[process] = rollup
-            if not rollup.is_twin(rollups.get(parent)):
-                total += rollup.proportional
-        return total
+        return _proportional(tree, {})
 
     def figures(self, ended: Ended) -> dict[str, float]:
         if not self._sizes.peak:
             return {}  # it ended before the first look
         return {"peak_pss_bytes": self._sizes.peak, "mean_pss_bytes": self._sizes.mean()}
+
+
+def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
+    """Return the sum of the processes' proportional sizes; where one cannot be read, `otherwise`
+    says what counts."""
+    rollups: dict[int, Rollup] = {}
+    total = 0
+    for parent, process in tree.processes():
+        rollup = read_rollup(process)
+        if rollup is None:
+            total += otherwise.get(process, 0)
+            continue
+        rollups[process] = rollup
+        if not rollup.is_twin(rollups.get(parent)):
+            total += rollup.proportional
+    return total
 
 
 @dataclass(frozen=True)

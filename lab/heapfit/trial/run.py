@@ -82,20 +82,34 @@ class _TrialRun:
         # Nobody looks at the figures of a warm-up.
         self._own_runs = [each for each in sources if each.own_run and not planned.warmup]
         timed = [each for each in sources if not each.own_run]
-        self.timed = self._attempt(folder, timed, study.timeout_s)
+        self._timed_sources = timed
+        self.timed = self._attempt(folder, timed, study.timeout_s, witnessed=planned.warmup)
         self.stderr_tail = ""  # of a run after the timed one, where that went wrong
 
-    def _attempt(self, folder: Path, sources: list[type[Source]], timeout_s: float) -> Attempt:
+    def _attempt(
+        self,
+        folder: Path,
+        sources: list[type[Source]],
+        timeout_s: float,
+        *,
+        witnessed: bool = False,
+    ) -> Attempt:
         return Attempt(
-            self._study, self._planned, sources, timeout_s=timeout_s, folder=folder, data=self._data
+            self._study,
+            self._planned,
+            sources,
+            timeout_s=timeout_s,
+            folder=folder,
+            data=self._data,
+            witnessed=witnessed,
         )
 
     def measure(self, reference: Trial | None) -> dict[str, float]:
         """Return the figures of the study's metrics; raise `Rejected` where a run is no good."""
+        figures = self._timed_figures()
         timed = self.timed
-        with closing(timed):
-            timed.run()
-            figures = timed.judge()
+        if self._study.warmups == 0 and self._planned.replicate == 1:
+            self._witness()
         verdict.check_same_output(timed.digest, reference, own=timed.is_reference)
         for metric in self._study.workload.command_metrics:
             figures[metric.name] = self._command_figure(metric)
@@ -103,6 +117,35 @@ class _TrialRun:
             figures |= self._figures_of_own_run(source)
         wanted = {metric.name for metric in self._study.metrics}
         return {name: figure for name, figure in figures.items() if name in wanted}
+
+    def _timed_figures(self) -> dict[str, float]:
+        """Return the figures of the first run.
+
+        Some programs cannot be traced: debuggers, and what is setuid. A warm-up that fails when it
+        is witnessed is therefore repeated as the others are run.
+        """
+        try:
+            return _figures_of(self.timed)
+        except verdict.Rejected as rejected:
+            is_told = rejected.reason.startswith(verdict.WITHOUT_ALLOCATOR)
+            if not self.timed.witness or is_told or rejected.status is TrialStatus.TIMEOUT:
+                raise
+        folder = self._folder / "again"
+        folder.mkdir()
+        self.timed = self._attempt(folder, self._timed_sources, self._study.timeout_s)
+        return _figures_of(self.timed)
+
+    def _witness(self) -> None:
+        """Reject a run without the allocator, of which no warm-up has told."""
+        with _folder(self._folder / "witnessed") as folder:
+            attempt = self._attempt(folder, [], self._study.timeout_s, witnessed=True)
+            if attempt.witness is None:
+                return
+            try:
+                _figures_of(attempt)
+            except verdict.Rejected as rejected:
+                if rejected.reason.startswith(verdict.WITHOUT_ALLOCATOR):
+                    raise
 
     def _command_figure(self, metric: CommandMetric) -> float:
         """Return the number in the last line that a command of the user's prints.
@@ -167,6 +210,12 @@ class _TrialRun:
                         f"in the run for {source.metrics[0].name} alone: {rejected.reason}",
                     ) from rejected
         return {name: figure for name, figure in figures.items() if name in names}
+
+
+def _figures_of(attempt: Attempt) -> dict[str, float]:
+    with closing(attempt):
+        attempt.run()
+        return attempt.judge()
 
 
 def _command_failed(metric: CommandMetric, reason: str) -> verdict.Rejected:

@@ -42,6 +42,9 @@ class Source:
     own_run: ClassVar[bool] = False
     slowdown: ClassVar[float] = 1.0
 
+    # Processor time that `sample` has spent within a limit of its own, which makes no look rarer.
+    limited_s: float = 0.0
+
     @classmethod
     def unavailable(cls) -> str | None:
         """Say why this machine cannot give these figures, or None if it can."""

@@ -38,21 +38,21 @@ class ProcessTree:
                 unvisited.append(child)
         return found
 
-    def resident_bytes(self) -> int:
-        """Return the sum of the resident sizes; a page that two processes share counts twice.
+    def resident(self) -> dict[int, int]:
+        """Return the resident bytes of each process, those that it shares with others among them.
 
         A child whose sizes are to the page those of its parent is a twin: it borrows its parent's
         address space (vfork) or has just been forked. It does not count, for it holds nothing yet.
         """
         lines: dict[int, bytes] = {}
-        pages = 0
+        found: dict[int, int] = {}
         for parent, process in self.processes():
             line = self._read_statm(process)
             lines[process] = line
             if line and line != lines.get(parent):
-                pages += int(line.split(maxsplit=2)[1])
+                found[process] = int(line.split(maxsplit=2)[1]) * PAGE_SIZE
         self._forget_all_but(lines)
-        return pages * PAGE_SIZE
+        return found
 
     def _read_statm(self, process: int) -> bytes:
         """Return /proc/PID/statm, or nothing once the process is gone."""

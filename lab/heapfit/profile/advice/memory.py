@@ -78,7 +78,9 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
     return do(
         "decay_ms",
         f"{fact}: heapfit gives back what has been free for `decay_ms` (500 by default) as the "
-        "program makes further calls, so record it once under `heapfit run` and compare.",
+        "program makes further calls, so record it once under heapfit, "
+        "`heapfit record --allocator heapfit -- CMD`, and compare resident memory, "
+        "`heapfit diff OLD NEW`.",
     )
 
 
