@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
+from heapfit.symbols import build_id
 from heapfit.trace.convert import convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
@@ -56,6 +57,21 @@ def test_a_site_has_its_function_file_and_line(flags: str, tmp_path: Path) -> No
     assert frame.file is not None
     assert Path(frame.file).name == "p.c"
     assert frame.line == 4
+
+
+@pytest.mark.gate
+def test_a_program_that_was_built_anew_gives_no_names(tmp_path: Path) -> None:
+    path = tmp_path / "p"
+    named = []
+    for source in (SOURCE, SOURCE.replace("caller", "other"), SOURCE):
+        (tmp_path / "p.c").write_text(source)
+        subprocess.run(["cc", "-g", "-O1", "-o", "p", "p.c"], check=True, cwd=tmp_path)
+        if not named:
+            address, lines = run(path)
+            start = next(line.split()[0] for line in lines if line.endswith(str(path)))
+            lines.append(f"build-id {start} {build_id(path)}")
+        named.append(Places(parse_mappings(lines)).frame(address).function)
+    assert named == ["caller", None, "caller"]
 
 
 @pytest.mark.parametrize("folder", [".", ".debug"])

@@ -201,12 +201,20 @@ def _is_another(path: Path, noted: str, moment_ns: int) -> bool:
         return False
 
 
+def _is_rebuilt(mapping: Mapping) -> bool:
+    """Tell whether the file is known to be another one than was mapped: one without a build ID is
+    not."""
+    now = build_id(Path(mapping.path)) if mapping.build_id else ""
+    return bool(now) and now != mapping.build_id
+
+
 def _modules(mappings: Sequence[Mapping]) -> list[Module]:
     """Return the files that can be read, each with the address that its own count from."""
     ends: dict[tuple[str, int], int] = {}
     for mapping in mappings:
-        # A trace may name anything: opening what is no file could wait for ever.
-        if mapping.place(0) is None and Path(mapping.path).is_file():
+        # A trace may name anything: opening what is no file could wait for ever. Another build's
+        # names would be wrong.
+        if mapping.place(0) is None and Path(mapping.path).is_file() and not _is_rebuilt(mapping):
             key = mapping.path, mapping.start - _address_of(mapping.path, mapping.offset)
             ends[key] = max(mapping.end, ends.get(key, 0))
     return [Module(path=path, base=base, end=end) for (path, base), end in ends.items()]
