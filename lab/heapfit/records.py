@@ -435,6 +435,11 @@ class Study(Record):
         return self.was_stopped or (self.rule is not None and self.rule.precision is not None)
 
     @property
+    def control(self) -> str | None:
+        """The treatment whose comparisons with the others are a family of their own; None: none."""
+        return self.baseline
+
+    @property
     def noun(self) -> str:
         """What a treatment is, in a word."""
         allocators = {each.variant_of.name for each in self.allocators if each.variant_of}
@@ -665,9 +670,11 @@ class Verdict(Record):
     at: dict[str, str]  # the levels of the setting, the cores among them; none: over all settings
     subject: Subject
     estimate: float  # ratio of first to second, or first less second
-    low: float | None  # 95 % interval, simultaneous over all pairs; None: too few blocks
+    # 95 % interval, simultaneous over the pair's family: the pairs with the baseline, or all pairs.
+    # None: too few blocks.
+    low: float | None
     high: float | None
-    p: float | None  # adjusted for all pairs of the metric in the setting
+    p: float | None  # adjusted for the same family, of the metric in the setting
     blocks: int  # those in which both have a figure
     absolute: float  # first less second in the metric's unit
     absolute_low: float | None  # the interval, in the metric's unit

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 from heapfit.records import FigureDefinition, PeerComparison, Study, Trial, TrialStatus
 from heapfit.statistics import compare_with_peers
+from heapfit.statistics.peers import Costs, interval_to_best
 from report_data import METRICS, RATE, make_study, make_trials
 
 NAMES = ["glibc", "heapfit", "jemalloc"]
@@ -114,3 +116,18 @@ def test_the_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
         assert combined.high is not None
         hits += combined.low <= 1.2 <= combined.high
     assert hits >= 34
+
+
+def test_the_choice_of_the_best_peer_makes_no_goal_seem_missed() -> None:
+    """Equal allocators, five peers, eight workloads: the interval held the truth in 37 % of these
+    studies. With at least 94 %, fewer than 87 hits of 100 have a probability below 0.005."""
+    generator = np.random.default_rng(5)
+    peers = np.array([False] + [True] * 5)
+    for slower in (0.0, 0.2):  # all peers are the best; one of them is
+        truth = np.array([0.0, 0.0, *[slower] * 4])
+        hits = 0
+        for _ in range(100):
+            figures = np.exp(truth[:, None] + generator.normal(0, 0.05, (8, 6, 10)))
+            low, high = interval_to_best([Costs("", each) for each in figures], peers)
+            hits += bool(low[0] <= 0 <= high[0])
+        assert hits >= 87

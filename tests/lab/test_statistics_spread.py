@@ -41,7 +41,8 @@ def test_a_pairs_variance_is_weighed_with_the_location_of_all(spreads: list[floa
     expected = (2 * half * location + df * own) / (2 * half + df)
     found = pairs(made, ratio=False)
     assert found.variance == pytest.approx(expected / 7, rel=2e-3)
-    assert found.df == pytest.approx(min(half + df, df * (count - 1)), rel=2e-3)
+    share = 0.5 - 0.9 / df
+    assert found.df == pytest.approx(min(2 * share * half + df, df * (count - 1)), rel=2e-3)
 
 
 def test_where_all_scatter_alike_most_of_the_spread_is_pooled() -> None:

@@ -77,6 +77,44 @@ def test_of_more_allocators_every_pair_is_adjusted_for_all_of_them() -> None:
     assert found.p == pytest.approx(1 - (1 - alone) ** 6)
 
 
+def test_comparisons_with_the_baseline_are_adjusted_for_themselves_alone() -> None:
+    figures = np.array([scattered(seed, 1.0, 0.05) for seed in range(4)])
+    found = between(
+        measured(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "a", "c"
+    )
+    pair = pairs(figures, to=2)
+    [place] = np.flatnonzero(pair.first == 0)
+    alone = 2 * t.sf(abs(pair.mean[place]) / pair.variance[place] ** 0.5, pair.df[place])
+    assert found.p == pytest.approx(1 - (1 - alone) ** 3)
+    turned = between(
+        measured(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "c", "d"
+    )
+    own = judge(pair)
+    [place] = np.flatnonzero(pair.first == 3)
+    assert (turned.low, turned.high) == pytest.approx(
+        (np.exp(-own.high[place]), np.exp(-own.low[place]))
+    )
+
+
+@pytest.mark.parametrize(
+    "scatter", ["one spread five times the others", "spreads from one to five times"]
+)
+@pytest.mark.parametrize(("treatments", "blocks"), [(3, 4), (15, 3)])
+def test_the_promise_holds_from_three_blocks_on_for_both_families(
+    benchmark: ModuleType, scatter: str, treatments: int, blocks: int
+) -> None:
+    studies = 3000
+    margin = 3 * (0.05 * 0.95 / studies) ** 0.5
+    made = benchmark.SCATTERS[scatter](
+        np.random.default_rng(2), studies, blocks, np.zeros(treatments)
+    )
+    for to in (None, 0, treatments - 1):
+        found = judge(pairs(made, to=to))
+        assert (found.p < 0.05).any(axis=1).mean() <= benchmark.MOST_FALSE + margin
+        covered = ((found.low <= 0) & (found.high >= 0)).all(axis=1).mean()
+        assert covered >= benchmark.LEAST_COVERAGE - margin
+
+
 def test_an_allocator_that_scatters_hardly_moves_the_comparisons_of_the_others() -> None:
     quiet = {"a": scattered(1, 1.0, 0.01), "b": scattered(2, 0.9, 0.01)}
     calm = between(measured({**quiet, "c": scattered(3, 1.0, 0.01)}), "a", "b")

@@ -75,9 +75,13 @@ def costs_of(readings: Readings, goals: Sequence[Goal]) -> Costs | None:
     )
 
 
-def score_verdicts(readings: Readings, costs: Costs) -> tuple[list[Verdict], list[list[Verdict]]]:
-    """Return the verdicts on the scores over all settings, and in each."""
-    return overall(readings, costs.scores, SCORE), in_settings(readings, costs.scores, SCORE)
+def score_verdicts(
+    readings: Readings, costs: Costs, times: int
+) -> tuple[list[Verdict], list[list[Verdict]]]:
+    """Return the verdicts on the scores over all settings, and in each, there adjusted for so many
+    `times` as many pairs."""
+    in_each = in_settings(readings, costs.scores, SCORE, times)
+    return overall(readings, costs.scores, SCORE), in_each
 
 
 def has_ratios(goal: Goal, figures: Floats) -> bool:

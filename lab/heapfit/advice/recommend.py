@@ -101,10 +101,12 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             f"{readings.study.noun} is left in which no more trials fail than in the baseline.",
             notes=[*notes, *failing.values()],
         )
-    on_scores, in_each = score_verdicts(readings, costs)
+    # A note on any setting, for any goal, is to be false in 5 % of studies.
+    times = len(weighed) * len(readings.study.settings())
+    on_scores, in_each = score_verdicts(readings, costs, times)
     study = readings.study
     names = [every[index] for index in costs.kept]
-    contest, by_setting = _contests(readings, weighed, on_scores, in_each, names)
+    contest, by_setting = _contests(readings, weighed, on_scores, in_each, names, times)
     scores = _scores(costs, weighed)
     in_order = sorted(names, key=lambda name: scores[every.index(name)])
     best, recommended = _chosen(contest, in_order, study.baseline)
@@ -163,14 +165,16 @@ def _contests(
     on_scores: Sequence[Verdict],
     in_each: Sequence[Sequence[Verdict]],
     names: Collection[str],
+    times: int,
 ) -> tuple[Contest, list[Contest]]:
-    """What is shown of those that take part: nobody else's differences are a reason."""
+    """What is shown of those that take part: nobody else's differences are a reason. In single
+    settings it is adjusted for so many `times` as many pairs."""
     figures = [(goal.metric, figures_of(readings, goal.metric.name)) for goal in wanted]
     everywhere = [
         (metric, _known(overall(readings, each, metric), names)) for metric, each in figures
     ]
     settings = [
-        [(metric, _known(found, names)) for found in in_settings(readings, each, metric)]
+        [(metric, _known(found, names)) for found in in_settings(readings, each, metric, times)]
         for metric, each in figures
     ]
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)

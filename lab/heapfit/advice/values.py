@@ -21,6 +21,11 @@ from heapfit.statistics.observations import Readings, read
 
 class _OfValues(Study):
     @property
+    def control(self) -> None:
+        """Settings of one allocator have no baseline among them."""
+        return None
+
+    @property
     def noun(self) -> str:
         return "value"
 

@@ -79,7 +79,7 @@ def _between(
         mean=one.mean - other.mean,
         variance=together,
         df=np.where(together > 0, df, np.minimum(one.df, other.df)),
-        treatments=np.maximum(one.treatments, other.treatments),
+        comparisons=np.maximum(one.comparisons, other.comparisons),
     )
     judged = judge(found, many)
     allocators = [allocator.name for allocator in readings.study.allocators]

@@ -91,7 +91,7 @@ def replicates_to_tell(
     blocks, df = int(found.blocks[place]), float(found.df[place])
     deviation = sqrt(float(found.variance[place]) * blocks)
     gap = abs(float(found.mean[place]) - bound)
-    pairs_adjusted_for = adjusted_for(found.treatments[place[0]], of_each)
+    pairs_adjusted_for = adjusted_for(found.comparisons[place[0]], of_each)
 
     def power_of(count: int) -> float:
         own_df = df + count - blocks

@@ -11,9 +11,11 @@ is the paired t test.
 
 Two things differ from Smyth's procedure, which is for thousands of variances that are independent.
 Pairs that share a treatment share half of their spread, which takes a known part of the scatter of
-the logarithms away. And d0 is itself a rough estimate: half of it is counted among the degrees of
-freedom, the largest share that kept every simulated error of benchmarks/verdict_errors.py in its
-bound.
+the logarithms away. And d0 is itself a rough estimate, the rougher the fewer blocks: only a share
+of it is counted among the degrees of freedom, which grows with the blocks. The shares are the
+largest that were tried and kept the errors of simulated studies in their bound.
+That of a family in which all pairs have one treatment in common is smaller: if that one scatters
+otherwise, all of its pairs are wrong together.
 
 Reference: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments", Statistical Applications in Genetics and Molecular Biology 3
@@ -29,7 +31,9 @@ from heapfit.statistics.observations import Floats, Integers
 
 # With fewer there is one pair.
 _FEWEST_TREATMENTS = 3
-_COUNTED = 0.5  # of d0
+# The share of d0 that is counted: so much, less so much over a pair's own degrees of freedom.
+_OF_ALL_PAIRS, _OF_PAIRS_WITH_ONE = (0.5, 0.9), (0.2, 0.45)
+_LEAST_SHARE = 0.01
 # As good as pooled: more degrees of freedom change no digit that is printed.
 _MOST_D0 = 1e4
 _STEPS = 10  # of Newton's method, which takes four to six to the last digit
@@ -37,8 +41,11 @@ _STEPS = 10  # of Newton's method, which takes four to six to the last digit
 _CORRELATION = 0.25
 
 
-def steadied(variance: Floats, df: Floats, treatments: Integers) -> tuple[Floats, Floats]:
-    """Return the variances of the pairs' differences and their degrees of freedom.
+def steadied(
+    variance: Floats, df: Floats, treatments: Integers, *, with_one: bool = False
+) -> tuple[Floats, Floats]:
+    """Return the variances of the pairs' differences and their degrees of freedom; `with_one`: for
+    a family of the pairs with one of the treatments.
 
     The arguments are those of the pairs alone, all pairs of a family of `treatments` along the last
     axis; NaN: too little is known of the pair. Such a pair stays as it is and teaches nothing.
@@ -46,7 +53,12 @@ def steadied(variance: Floats, df: Floats, treatments: Integers) -> tuple[Floats
     with np.errstate(invalid="ignore", divide="ignore"):
         location, d0 = _prior(variance, df, treatments)
         mixed = (d0 * location + df * variance) / (d0 + df)
-        together = np.minimum(df + _COUNTED * d0, df * (treatments - 1)[..., None])
+        most, less = _OF_PAIRS_WITH_ONE if with_one else _OF_ALL_PAIRS
+        counted = np.maximum(most - less / df, _LEAST_SHARE) * d0
+        rest = (treatments - 2)[..., None] * df
+        if with_one:
+            rest = np.minimum(rest, df**2)  # With few blocks a large d0 is mostly luck.
+        together = df + np.minimum(counted, rest)
     facts = np.where(np.isnan(variance), np.inf, variance).min(axis=-1, initial=np.inf) <= 0
     learns = ((treatments >= _FEWEST_TREATMENTS) & ~facts)[..., None] & ~np.isnan(mixed)
     return np.where(learns, mixed, variance), np.where(learns, together, df)

@@ -4,14 +4,17 @@ Two treatments are compared by the differences of their figures within blocks, w
 what the moment of a block did to both. The subject is the ratio of geometric means, so differences
 are of logarithms; of a metric that can be zero it is the difference of means. A pair is tested by
 the paired t test with its own spread, steadied by how alike the pairs of the family scatter
-(`spread`), and no test of assumptions decides what is done. All pairs of a metric in a setting are
-one family. Its probabilities and intervals are Šidák's for that many pairs: the chance of any false
-difference in the family shall be 5 %, and all its intervals shall hold at once with 95 %. Of the
-scatters that were simulated none makes it more than 5.4 %, or less than 94.4 %. An interval
-excludes equality exactly where the adjusted probability is below 5 %.
+(`spread`), and no test of assumptions decides what is done.
 
-`benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure and
-Friedman's with Conover's; docs/method.md has its table.
+A metric in a setting has two families: each treatment with the baseline, as in C. W. Dunnett's
+procedure, and all pairs. A pair with the baseline is judged in the first, any other in the second.
+Probabilities and intervals are Šidák's for as many pairs as the family has: the chance of any false
+difference in a family shall be 5 %, and all its intervals shall hold at once with 95 %, from three
+blocks on. An interval excludes equality exactly where the adjusted probability is below 5 %.
+Dunnett's own bound supposes that all scatter alike; Šidák's holds whatever the correlation.
+
+`benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure,
+Dunnett's, and Friedman's with Conover's; docs/method.md has its tables.
 
 Over several settings a pair's differences are averaged, each setting with the same weight; their
 variances add up, with Satterthwaite's degrees of freedom.
@@ -23,15 +26,17 @@ of which every treatment gave the same in all blocks are facts, without any spre
 
 References: "Student", "The probable error of a mean", Biometrika 6 (1908), 1-25; Z. Šidák,
 "Rectangular confidence regions for the means of multivariate normal distributions", JASA 62 (1967),
-626-633; F. E. Satterthwaite, "An approximate distribution of estimates of variance components",
-Biometrics Bulletin 2 (1946), 110-114; W. F. Sheppard, "On the calculation of the most probable
-values of frequency constants", Proceedings of the London Mathematical Society 29 (1898), 353-380.
+626-633; C. W. Dunnett, "A multiple comparison procedure for comparing several treatments with a
+control", JASA 50 (1955), 1096-1121; F. E. Satterthwaite, "An approximate distribution of estimates
+of variance components", Biometrics Bulletin 2 (1946), 110-114; W. F. Sheppard, "On the calculation
+of the most probable values of frequency constants", Proceedings of the London Mathematical Society
+29 (1898), 353-380.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,7 +79,7 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of a family of treatments: all (first < second), or those with one of them, which is
+    """A family of pairs of treatments: all (first < second), or those with one of them, which is
     the second then. Arrays end in an axis of pairs.
 
     `variance` is that of `mean`, with `df` degrees of freedom; `blocks` those that have both.
@@ -86,7 +91,7 @@ class Pairs:
     variance: Floats
     df: Floats
     blocks: Integers
-    treatments: Integers  # in the family that have any figure; no axis of pairs
+    comparisons: Integers  # pairs of treatments that have any figure; no axis of pairs
 
 
 @dataclass(frozen=True)
@@ -99,11 +104,15 @@ class Judged:
     p: Floats
 
 
-def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pairs:
+def pairs(
+    figures: Floats, *, ratio: bool = True, to: int | None = None, steady: bool = True
+) -> Pairs:
     """Return every pair's mean difference within blocks; with `ratio`, of logarithms.
 
-    `figures` are [..., treatment, block]; NaN: none. With `ratio` they must be positive. `to`: only
-    pairs with this treatment are looked at, though the family is the same.
+    `figures` are [..., treatment, block]; NaN: none. With `ratio` they must be positive. `to`: the
+    family is that of the pairs with this treatment. Without `steady` each pair keeps its own
+    spread, as for an average: that has degrees of freedom enough, and what steadying gets wrong of
+    a pair would be wrong in all settings.
 
     >>> found = pairs(np.array([[5.0, 7.0, 9.0], [1.0, 4.0, 4.0]]), ratio=False)
     >>> found.mean.tolist(), found.blocks.tolist(), found.df.tolist()
@@ -120,7 +129,12 @@ def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pair
     with np.errstate(divide="ignore", invalid="ignore"):
         of_one = np.maximum(square / (n - 1), _of_rounding(figures, first, second, ratio))
     treatments = (~np.isnan(figures)).any(axis=-1).sum(axis=-1)
-    variance, df = _steadied(of_one, blocks, treatments)
+    if steady:
+        variance, df = _steadied(of_one, blocks, treatments, to is not None)
+    else:
+        variance = np.where(blocks > 1, of_one, np.nan)
+        df = np.where(blocks > 1, blocks - 1.0, np.nan)
+    comparisons = treatments * (treatments - 1) // 2 if to is None else treatments - 1
     found = Pairs(
         first=first,
         second=second,
@@ -128,17 +142,22 @@ def pairs(figures: Floats, *, ratio: bool = True, to: int | None = None) -> Pair
         variance=variance / n,
         df=df,
         blocks=blocks,
-        treatments=treatments,
+        comparisons=comparisons,
     )
     return found if to is None else _with(found, to)
 
 
-def _steadied(of_one: Floats, blocks: Integers, treatments: Integers) -> tuple[Floats, Floats]:
+def _steadied(
+    of_one: Floats, blocks: Integers, treatments: Integers, with_one: bool
+) -> tuple[Floats, Floats]:
     """A pair with too few blocks keeps its own spread, so that it is not told by the others'."""
     df = np.where(blocks > 1, blocks - 1.0, np.nan)
     enough = blocks >= FEWEST_BLOCKS
     variance, more_df = steadied(
-        np.where(enough, of_one, np.nan), np.where(enough, df, np.nan), treatments
+        np.where(enough, of_one, np.nan),
+        np.where(enough, df, np.nan),
+        treatments,
+        with_one=with_one,
     )
     own = np.where(blocks > 1, of_one, np.nan)
     return np.where(enough, variance, own), np.where(enough, more_df, df)
@@ -190,7 +209,7 @@ def average(of_settings: Pairs, kept: Flags) -> Pairs:
         df=np.where(np.isfinite(df), np.clip(df, 1.0, nominal), nominal),
         # What the bound asks for is met by degrees of freedom, which settings share.
         blocks=np.where(kept, of_settings.blocks, 0).sum(axis=0),
-        treatments=of_settings.treatments.max(axis=0),
+        comparisons=of_settings.comparisons.max(axis=0),
     )
 
 
@@ -207,7 +226,7 @@ def judge(found: Pairs, of_each: float = 1.0) -> Judged:
 
     That is 1 unless it depended on the figures how many there are.
     """
-    count = adjusted_for(found.treatments, of_each)[..., None]
+    count = adjusted_for(found.comparisons, of_each)[..., None]
     told = (found.df >= FEWEST_BLOCKS - 1) & ~np.isnan(found.variance)
     error = np.sqrt(np.where(told, found.variance, np.nan))
     df = np.where(told, found.df, np.nan)
@@ -220,9 +239,9 @@ def judge(found: Pairs, of_each: float = 1.0) -> Judged:
     return Judged(found.mean, found.mean - bound * error, found.mean + bound * error, p)
 
 
-def adjusted_for(treatments: Integers, of_each: float) -> Floats:
+def adjusted_for(comparisons: Integers, of_each: float) -> Floats:
     """Return how many pairs the intervals of a family are adjusted for."""
-    return np.asarray(of_each * np.maximum(treatments * (treatments - 1) // 2, 1))
+    return np.asarray(of_each * np.maximum(comparisons, 1))
 
 
 def critical_t(count: Floats, df: Floats | float) -> Floats:
@@ -270,8 +289,8 @@ def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     """Return every metric's verdicts, setting by setting, then over all settings (no levels).
 
     Of the metrics in `whole` those of all pairs; of the others, the allocators' with the baseline.
-    Families hold all pairs in either case. Of one allocator alone in several settings, those of the
-    metrics in `whole` between its settings.
+    Of one allocator alone in several settings, those of the metrics in `whole` between its
+    settings.
     """
     study = readings.study
     names = [allocator.name for allocator in study.allocators]
@@ -285,9 +304,14 @@ def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     return made
 
 
-def in_settings(readings: Readings, figures: Floats, metric: Metric) -> list[list[Verdict]]:
-    """Return the verdicts on `figures`, one for each trial, in every setting of the study."""
-    return [list(found) for found in _family(readings, figures, metric).in_settings()]
+def in_settings(
+    readings: Readings, figures: Floats, metric: Metric, times: int = 1
+) -> list[list[Verdict]]:
+    """Return the verdicts on `figures`, one for each trial, in every setting of the study; adjusted
+    for so many `times` as many pairs."""
+    family = _family(readings, figures, metric)
+    family = replace(family, of_each=family.of_each * times)
+    return [list(found) for found in family.in_settings()]
 
 
 def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict]:
@@ -307,7 +331,9 @@ def between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
         metric,
         by_block(readings, figures).swapaxes(0, 1),
         subject_of(metric.name, figures),
+        None,
         of_each(readings.study),
+        method_of(readings.study),
     )
     for found in family.in_settings():
         yield from found
@@ -336,19 +362,27 @@ def _of_metric(readings: Readings, metric: Metric, to: int | None) -> Iterator[V
 
 
 def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
+    names = [allocator.name for allocator in readings.study.allocators]
+    control = readings.study.control
     return _Family(
-        [allocator.name for allocator in readings.study.allocators],
+        names,
         [dict(levels_of(setting)) for setting in readings.study.settings()],
         metric,
         by_block(readings, figures),
         subject_of(metric.name, figures),
+        None if control is None else names.index(control),
         of_each(readings.study),
+        method_of(readings.study),
     )
 
 
 def of_each(study: Study) -> float:
     """Return how many times each pair of a study is adjusted for."""
     return OF_STOPPING if study.stops_by_figures else 1.0
+
+
+def method_of(study: Study) -> str:
+    return STOPPED_METHOD if study.stops_by_figures else METHOD
 
 
 @dataclass(frozen=True)
@@ -360,11 +394,12 @@ class _Family:
     metric: Metric
     table: Floats
     subject: Subject
+    baseline: int | None  # whose pairs are a family of their own; None: nobody's are
     of_each: float = 1.0  # how many times each pair is adjusted for
+    method: str = METHOD
 
     def in_settings(self, to: int | None = None) -> Iterator[Iterator[Verdict]]:
-        found = pairs(self.table, ratio=self.subject == "ratio", to=to)
-        judged = self._judge(found)
+        found, judged = self._judged(to, lambda of: self._pairs(self.table, of))
         means = self._means()
         for setting, at in enumerate(self.levels):
             yield self._records(found, judged, means, (setting,), at)
@@ -376,11 +411,24 @@ class _Family:
         if grid is None:
             return
         kept_figures = np.where(grid[..., None], self.table, np.nan)
-        averaged = over_settings(pairs(kept_figures, ratio=self.subject == "ratio", to=to))
-        yield from self._records(averaged, self._judge(averaged), self._average_means(), (), {})
+        averaged, judged = self._judged(
+            to, lambda of: over_settings(self._pairs(kept_figures, of, steady=False))
+        )
+        yield from self._records(averaged, judged, self._average_means(), (), {})
 
-    def _judge(self, found: Pairs) -> Judged:
-        return judge(found, self.of_each)
+    def _pairs(self, table: Floats, to: int | None, *, steady: bool = True) -> Pairs:
+        return pairs(table, ratio=self.subject == "ratio", to=to, steady=steady)
+
+    def _judged(
+        self, to: int | None, family: Callable[[int | None], Pairs]
+    ) -> tuple[Pairs, Judged]:
+        """The pairs with `to`, or all of them, each judged in its own `family`."""
+        found = family(to)
+        judged = judge(found, self.of_each)
+        if to is not None or self.baseline is None:
+            return found, judged
+        of_baseline = judge(family(self.baseline), self.of_each)
+        return found, _replaced(judged, found, of_baseline, self.baseline)
 
     def _records(
         self,
@@ -425,7 +473,7 @@ class _Family:
                 absolute_high=to if told else None,
                 trivial=told and -little < from_ and to < little,
                 matters=told and (from_ >= little or to <= -little),
-                method=METHOD if self.of_each == 1 else STOPPED_METHOD,
+                method=self.method,
             )
 
     def _means(self) -> Floats:
@@ -437,6 +485,17 @@ class _Family:
     def _average_means(self) -> Floats:
         """Each allocator's mean, the average over the settings that it has."""
         return mean_of_known(self._means(), axis=0)
+
+
+def _replaced(judged: Judged, found: Pairs, of_baseline: Judged, baseline: int) -> Judged:
+    """Return what was judged of all pairs, with those of the baseline's from their own family."""
+    own = np.flatnonzero((found.first == baseline) | (found.second == baseline))
+    turned = found.first[own] == baseline
+    low, high, p = judged.low.copy(), judged.high.copy(), judged.p.copy()
+    low[..., own] = np.where(turned, -of_baseline.high, of_baseline.low)
+    high[..., own] = np.where(turned, -of_baseline.low, of_baseline.high)
+    p[..., own] = of_baseline.p
+    return Judged(judged.mean, low, high, p)
 
 
 def _of_rounding(figures: Floats, first: Integers, second: Integers, ratio: bool) -> Floats:
