@@ -22,7 +22,7 @@ _OF_PROGRAM = (
 _EXIT_STATUS = {
     "heapfit": f"{_USUAL} Where a command has others, its own page says so.",
     "heapfit compare": f"{_USUAL} With --fail-if: 1 when a bound is shown to be exceeded, 3 "
-    "when that cannot be told, 4, not 1, when the work failed.",
+    "when that cannot be told, and 4 when the work failed.",
     "heapfit fit": f"{_DECIDES} 1 when nothing meets a limit, or everything that is better is "
     "shown to break a bound of --keep, 3 when that cannot be told.",
     "heapfit check": f"{_DECIDES} 1 when a figure is shown to have grown, 3 when that cannot be "

@@ -42,7 +42,7 @@ long platform_call_kernel(long number, long a, long b, long c, long d, long e, l
     platform_call_kernel(number, (long)(a), (long)(b), (long)(c), (long)(d), (long)(e), (long)(f))
 
 /* clock_gettime(2), likewise; true: done. errno stays. */
-bool platform_clock_get(clockid_t clock, struct timespec *time);
+bool platform_clock_get(int clock, struct timespec *time);
 
 /* ---- memory (memory.c) ------------------------------------------------------------------------- */
 

@@ -79,9 +79,10 @@ void huge_pages_say_again(uint32_t index, uint32_t spans)
 
 static bool reads_as_zeros(const char *start, size_t size)
 {
-    const uint64_t *word = (const uint64_t *)start, *end = word + size / sizeof *word;
-    while (word < end && *word == 0) word++;
-    return word == end;
+    const uint64_t *words = (const uint64_t *)start;
+    size_t count = size / sizeof *words, i = 0;
+    while (i < count && words[i] == 0) i++;
+    return i == count;
 }
 
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */

@@ -15,7 +15,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +29,7 @@ _DELETED = " (deleted)"  # behind the path of such a file, in the kernel's words
 # Where Debian and others put debug information: by build id, or below it as the file itself lies.
 _DEBUG_ROOT = Path("/usr/lib/debug")
 _DEBUG_FOLDER = _DEBUG_ROOT / ".build-id"
+_INSTALLED = Path("/usr")
 
 _SYMBOL = struct.Struct("<IBBHQQ")  # st_name, st_info, st_other, st_shndx, st_value, st_size
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC: the low half of st_info
@@ -103,7 +104,9 @@ class Symbols:
         if found is None:
             return [Frame(return_address)]
         module = found[2]
-        file = self._files.setdefault(module.path, _File(Path(module.path)))
+        if module.path not in self._files:
+            self._files[module.path] = _opened(Path(module.path))
+        file = self._files[module.path]
         # The call is the instruction before; the one after may be another line, or function.
         calls = file.calls(return_address - 1 - (0 if file.is_fixed else module.base))
         return [Frame(return_address, module.path, *call) for call in calls]
@@ -172,6 +175,23 @@ class Files:
                 link = process / "exe" if is_program else process / "map_files" / words[0]
                 found[words[5].removesuffix(_DELETED)] = link
         return found
+
+
+def _opened(path: Path) -> _File:
+    """Return a file's symbols. Many short recordings are of the same few installed files, whose
+    symbols take far longer to read than such a recording; others may be built anew meanwhile."""
+    try:
+        now = path.stat()
+    except OSError:
+        return _File(path)
+    if not path.resolve().is_relative_to(_INSTALLED):
+        return _File(path)
+    return _kept(path, now.st_ino, now.st_mtime_ns, _DEBUG_FOLDER)
+
+
+@lru_cache(maxsize=16)
+def _kept(path: Path, *_version: object) -> _File:
+    return _File(path)
 
 
 class _File:

@@ -155,8 +155,8 @@ def test_the_reference_says_what_the_commands_and_the_library_say(
 @pytest.mark.parametrize(
     ("command", "codes"),
     [
-        ("compare", {"0", "1", "2", "3", "130"}),
-        ("check", {"0", "1", "2", "3", "126", "127", "130"}),
+        ("compare", {"0", "1", "2", "3", "4", "130"}),
+        ("check", {"0", "1", "2", "3", "4", "126", "127", "130"}),
         ("run", {"1", "2", "126", "127"}),
     ],
 )

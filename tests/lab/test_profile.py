@@ -13,7 +13,8 @@ from types import ModuleType
 import profile_tables
 import pytest
 from heapfit import interpreters
-from heapfit.profile import analyse, bins, tally, trace
+from heapfit.gate import against
+from heapfit.profile import analyse, bins, tables, tally, trace
 from heapfit.profile.advice import memory
 from heapfit.profile.answers import content
 from heapfit.profile.model import Amount, Profile
@@ -416,6 +417,8 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
         recording,
         ending,
         trace_sites,
+        tables,
+        against,
     ],
 )
 def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
-from heapfit.symbols import build_id
+from heapfit import symbols
 from heapfit.trace.convert import convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
@@ -69,7 +69,7 @@ def test_a_program_that_was_built_anew_gives_no_names(tmp_path: Path) -> None:
         if not named:
             address, lines = run(path)
             start = next(line.split()[0] for line in lines if line.endswith(str(path)))
-            lines.append(f"build-id {start} {build_id(path)}")
+            lines.append(f"build-id {start} {symbols.build_id(path)}")
         named.append(Places(parse_mappings(lines)).frame(address).function)
     assert named == ["caller", None, "caller"]
 
@@ -185,3 +185,11 @@ def test_code_without_line_numbers_is_named(
     told = " ".join(run_heapfit("profile", trace, folder=tmp_path).stdout.split())
     assert "come from code without line numbers, in p: install its debug symbols, or" in told
     assert "open_session (std::" in told
+
+
+def test_the_symbols_of_installed_files_are_read_once_for_many_recordings() -> None:
+    """Of one that may be built anew they are not kept."""
+    installed = Path("/usr/bin/true").resolve()
+    assert symbols._opened(installed) is symbols._opened(installed)
+    built = Path(__file__)
+    assert symbols._opened(built) is not symbols._opened(built)
