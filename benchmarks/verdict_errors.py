@@ -9,9 +9,10 @@ are found, when one half of the treatments is slower than the other.
 
     .venv/bin/python benchmarks/verdict_errors.py --studies 10000 --json docs/results/verdict.json
 
-The comparisons with a baseline are counted by themselves. Prints a line for each design and kind of scatter. Exits 0 where the verdict keeps its promises (at
-most 5.5 % of studies with a false difference, at least 94 % with intervals that hold), 1 where it
-does not. `scripts/update-docs verdict` writes the stored result into docs/method.md.
+The comparisons with a baseline are counted by themselves. Prints a line for each design and kind of
+scatter. Exits 0 where the verdict keeps its promises (at most 5.5 % of studies with a false
+difference, at least 94 % with intervals that hold), 1 where it does not. `scripts/update-docs
+verdict` writes the stored result into docs/method.md.
 """
 
 from __future__ import annotations

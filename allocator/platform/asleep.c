@@ -93,7 +93,7 @@ static uint64_t time_run(int32_t number)
 {
     enum { OF_THREAD = 4, SCHEDULED = 2 }; /* of the kernel's numbers for such clocks, linux/posix-timers_types.h */
     struct timespec time;
-    if (!platform_clock_get((clockid_t)(~(uint32_t)number << 3 | OF_THREAD | SCHEDULED), &time)) return 0;
+    if (!platform_clock_get((int)(~(uint32_t)number << 3 | OF_THREAD | SCHEDULED), &time)) return 0;
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 

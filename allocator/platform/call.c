@@ -78,7 +78,7 @@ static COLD clock_function *find_clock(void)
     return found == 0 ? ask_kernel : (clock_function *)found;
 }
 
-bool platform_clock_get(clockid_t clock, struct timespec *time)
+bool platform_clock_get(int clock, struct timespec *time)
 {
     static _Atomic(uintptr_t) known; /* relaxed: every thread finds the same */
     uintptr_t function = atomic_load_explicit(&known, memory_order_relaxed);
