@@ -64,15 +64,6 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size)
     return 0;
 }
 
-EXPORT void *aligned_alloc(size_t alignment, size_t size)
-{
-    if (!is_power_of_two(alignment)) {
-        errno = EINVAL;
-        return NULL;
-    }
-    return object_malloc_aligned(size, alignment);
-}
-
 /* Any alignment is rounded up to a power of two, as glibc does. */
 EXPORT void *memalign(size_t alignment, size_t size)
 {
@@ -86,6 +77,14 @@ EXPORT void *memalign(size_t alignment, size_t size)
         alignment = power;
     }
     return object_malloc_aligned(size, alignment);
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size)
+{
+    if (LIKELY(is_power_of_two(alignment))) return object_malloc_aligned(size, alignment);
+    if (c_library_aligns_to_any()) return memalign(alignment, size);
+    errno = EINVAL;
+    return NULL;
 }
 
 EXPORT void *valloc(size_t size)

@@ -100,7 +100,8 @@ static uint32_t threshold(void)
 
 static void release(struct span *run)
 {
-    space_dense_spans_add(-run_dense_spans(run));
+    int32_t dense = run_dense_spans(run);
+    if (dense != 0) space_dense_spans_add(-dense);
     space_release(run);
 }
 

@@ -870,8 +870,9 @@ ALWAYS_INLINE int32_t run_dense_spans(const struct span *run)
 /* A large run comes into use (1) or goes (-1): what the space layer wants to know of it. */
 ALWAYS_INLINE void large_count(const struct span *run, int32_t sign)
 {
+    int32_t dense = run_dense_spans(run);
     if (run->run_spans >= SPACE_BLOCK_SPANS) space_block_spans_add(sign * (int32_t)run->run_spans);
-    else space_dense_spans_add(sign * run_dense_spans(run));
+    else if (dense != 0) space_dense_spans_add(sign * dense);
 }
 
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)

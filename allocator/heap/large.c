@@ -91,7 +91,7 @@ static void release_or_keep(struct heap *heap, struct span *span)
 
 void large_free(struct heap *heap, struct span *span)
 {
-    space_block_look(span);
+    if (span->run_spans >= SPACE_BLOCK_SPANS) space_block_look(span);
     release_or_keep(heap, span);
 }
 

@@ -96,9 +96,9 @@ static bool node_from_rseq(unsigned *node)
 unsigned platform_node(void)
 {
     unsigned node = 0;
-    if (node_from_rseq(&node)) return node;
-    int saved = errno;
-    if (c_library_node(&node) != 0) node = 0; /* forbidden by a sandbox: as if there were one */
+    int saved = errno; /* of getauxval, too, which older kernels have nothing for */
+    if (!node_from_rseq(&node) && c_library_node(&node) != 0)
+        node = 0; /* forbidden by a sandbox: as if there were one */
     errno = saved;
     return node;
 }

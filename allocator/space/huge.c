@@ -79,10 +79,10 @@ void huge_pages_say_again(uint32_t index, uint32_t spans)
 
 static bool reads_as_zeros(const char *start, size_t size)
 {
-    const uint64_t *words = (const uint64_t *)start;
-    size_t count = size / sizeof *words, i = 0;
-    while (i < count && words[i] == 0) i++;
-    return i == count;
+    uint64_t first;
+    memcpy(&first, start, sizeof first);
+    return first == 0 &&
+           memcmp(start, start + sizeof first, size - sizeof first) == 0; /* each word is as the one before */
 }
 
 /* ---- by advice: whether it pays ------------------------------------------------------------------------ */
@@ -201,11 +201,10 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
 /* Where huge pages cost too much, the heap does without until it has grown so many times. */
 enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
-struct huge_trial huge_pages_of_run(uint32_t from, uint32_t to, enum run_fill fill)
+struct huge_trial huge_pages_of_run_slow(uint32_t from, uint32_t to, enum run_fill fill)
 {
     struct huge_trial trial = space_state.trial;
     space_state.trial.to = 0;
-    if (LIKELY(trial.to == 0 && fill == FILL_AS_OTHERS)) return trial;
     bool filled = fill == FILL_WHOLE || (fill == FILL_AS_BLOCKS && are_blocks_filled());
     if (fill != FILL_AS_OTHERS && space_settings.huge_pages == HUGE_PAGES_AUTO) {
         /* At the frontier nobody else has a part of the last unit yet. */

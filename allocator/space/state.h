@@ -254,7 +254,14 @@ enum run_fill {
 
 /* With the lock: a run [from, to) has been handed out, or one has grown by that. Asks for its huge pages, and says which are to be
  * tried. */
-struct huge_trial huge_pages_of_run(uint32_t from, uint32_t to, enum run_fill fill);
+struct huge_trial huge_pages_of_run_slow(uint32_t from, uint32_t to, enum run_fill fill);
+
+ALWAYS_INLINE struct huge_trial huge_pages_of_run(uint32_t from, uint32_t to, enum run_fill fill)
+{
+    if (LIKELY(space_state.trial.to == 0 && fill == FILL_AS_OTHERS)) return space_state.trial;
+    return huge_pages_of_run_slow(from, to, fill);
+}
+
 /* Without the lock, since a huge page takes long to come: touch the first of its units, which nobody else knows yet, and do without
  * huge pages for a while when they cost too much. */
 void huge_pages_try(const struct huge_trial *trial);

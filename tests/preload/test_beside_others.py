@@ -112,9 +112,9 @@ sigprocmask socket stderr sysconf write
 # They do nothing but what they say, whoever defines them; others must see what happens to memory
 # (allocator/platform/call.c).
 HARMLESS = """
-__environ __errno_location abort environ getauxval madvise memchr memcmp memcpy memmove memset
-mincore mmap mprotect mremap munmap sigemptyset sigfillset strchr strcmp strlen strncmp strnlen
-strrchr strstr strtol strtoul
+__environ __errno_location abort environ getauxval gnu_get_libc_version madvise memchr memcmp
+memcpy memmove memset mincore mmap mprotect mremap munmap sigemptyset sigfillset strchr strcmp
+strlen strncmp strnlen strrchr strstr strtol strtoul
 """
 # The dynamic linker and the C library's own affairs, for which there is nothing else.
 OF_THE_C_LIBRARY = """
