@@ -269,11 +269,12 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
         purge_old(spans + PIECE_SPANS);
         return;
     }
-    space_state.released += spans;
+    space_state.pools[pool].released += spans;
     if (space_state.aged_at == now) return; /* a call that releases many runs */
     space_state.aged_at = now;
-    purge_old(space_state.released + PIECE_SPANS);
-    space_state.released = 0;
+    uint32_t released = space_state.pools[pool].released;
+    space_state.pools[pool].released = 0;
+    purge_old(released + PIECE_SPANS);
 }
 
 /* ---- for the layers above --------------------------------------------------------------------------------- */

@@ -40,6 +40,7 @@ struct pool {
     uint32_t lists[LENGTH_LISTS]; /* heads, SPAN_NONE when empty */
     uint64_t lists_filled[LIST_WORDS]; /* a bit for each list that is not empty */
     uint32_t spans;
+    uint32_t released; /* dirty: spans that have come since a release last looked for old runs */
     uint32_t youngest, oldest; /* dirty: the runs by the time they were freed */
     size_t crossings; /* dirty: runs that went to another node */
 };
@@ -61,7 +62,6 @@ struct space_state {
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
     uint64_t refused_at;
     uint64_t aged_at; /* when a release last looked for old runs */
-    uint32_t released; /* spans, since then */
     uint32_t capacity; /* spans that may be reserved, in time */
     uint32_t reserved; /* spans that are */
     size_t table_reserved; /* bytes */
