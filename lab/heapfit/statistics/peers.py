@@ -19,7 +19,7 @@ allocator. Its interval makes up for that: it is one for the ratio to the peers 
 The bounds of single workloads are simultaneous over all pairs of allocators and all workloads,
 because the best and the worst workload are chosen too.
 
-`benchmarks/verdict_errors.py` counts how often such an interval holds the truth.
+`benchmarks/peers_errors.py` counts how often such an interval holds the truth.
 """
 
 from __future__ import annotations
