@@ -60,6 +60,10 @@ class Fleet:
         log = self.folder / f"{len(self.workers)}.log"
         _wait_for(lambda: b"Registered to" in log.read_bytes())
 
+    def kill(self, name: str) -> None:
+        self.workers[name].kill()
+        self.workers[name].wait()
+
     def stop(self) -> None:
         for process in [*self.workers.values(), *([self.scheduler] if self.scheduler else [])]:
             process.kill()
