@@ -146,9 +146,18 @@ static bool is_filled(const struct span *first)
     return untouched <= PAGES_UNTOUCHED;
 }
 
+/* In a fork's child pages of a block may be missing that the program has kept from it (MADV_DONTFORK). Written there, while it has
+ * one thread. */
+static bool is_child;
+
+void huge_pages_fork_child(void)
+{
+    is_child = true;
+}
+
 bool space_block_look(const struct span *first)
 {
-    if (space_settings.huge_pages != HUGE_PAGES_AUTO || first->run_spans < SPACE_BLOCK_SPANS) return false;
+    if (space_settings.huge_pages != HUGE_PAGES_AUTO || first->run_spans < SPACE_BLOCK_SPANS || is_child) return false;
     bool filled = is_filled(first);
     uint32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
     uint32_t now = !filled ? 0 : row < BLOCKS_FILLED ? row + 1 : row;

@@ -211,7 +211,7 @@ void space_dense_spans_add(int32_t spans);
 void space_block_spans_add(int32_t spans);
 
 /* A run is about to be released, moved or made longer: if it is a block, look whether its owner has filled it, which says what to
- * expect of the next one. Reads some of its pages. */
+ * expect of the next one. Reads some of its pages, and does nothing in a fork's child. */
 bool space_block_look(const struct span *first);
 
 /* ---- runs (space.c) --------------------------------------------------------------------------------------- */

@@ -307,6 +307,21 @@ TEST(Advice, IsGivenForWhatABlockGrowsByWhenItIsFilledSoFar)
     }
 }
 
+TEST(Advice, ABlockWhosePagesAForkHasLeftOutIsFreedInTheChild)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        char *start = block(16 * MIB);
+        touch_pages(start, 16 * MIB);
+        ASSERT_EQ(0, madvise(start, 16 * MIB, MADV_DONTFORK));
+        heap_fork_begin();
+        isolated::expect_passes([start] {
+            heap_fork_end_in_child();
+            heap_free(start);
+        });
+        heap_fork_end();
+    });
+}
+
 // Half of the last span of a block of 96 KiB is never touched; one of 126 KiB fills both.
 TEST(Advice, DependsOnHowMuchOfTheirLastSpanBlocksUse)
 {
