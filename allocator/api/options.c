@@ -201,19 +201,20 @@ bool options_shrunk(void)
     return atomic_load_explicit(&shrunk, memory_order_relaxed);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* What the layers go by when an option has this value. */
 static uint64_t in_force(const struct option *option, uint64_t value)
 {
     uint32_t pressure = atomic_load_explicit(&pressed, memory_order_relaxed);
-    if (!option->keeps_memory || (!options_shrunk() && pressure == PRESSURE_NONE)) return value;
-    uint64_t most = option->kept_shrunk;
-    if (pressure == PRESSURE_AT) {
-        bool of_margin = option->kept_pressed == KEPT_OF_MARGIN;
-        uint64_t pressed_most =
-            of_margin ? atomic_load_explicit(&pressed_kept, memory_order_relaxed) : option->kept_pressed;
-        if (!options_shrunk() || pressed_most < most) most = pressed_most;
-    }
-    return value > most ? most : value;
+    if (!option->keeps_memory) return value;
+    if (options_shrunk() || pressure == PRESSURE_NEAR) value = least(value, option->kept_shrunk);
+    if (pressure != PRESSURE_AT) return value;
+    if (option->kept_pressed != KEPT_OF_MARGIN) return least(value, option->kept_pressed);
+    return least(value, atomic_load_explicit(&pressed_kept, memory_order_relaxed));
 }
 
 static void option_apply(struct option *option, uint64_t value)

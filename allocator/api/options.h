@@ -4,14 +4,15 @@
 
 #include "api.h"
 
+/* As much as heap_settings_bound was told last. */
 #define KEPT_OF_MARGIN UINT64_MAX
 
 struct option {
     hf_option public;
     void (*apply)(uint64_t value); /* hands the value to the layer that it is for; NULL: options.c reads it */
-    bool keeps_memory; /* while the footprint is shrunk, or memory is about to run short, this is in force at most: */
-    uint64_t kept_shrunk; /* whatever the value */
-    uint64_t kept_pressed; /* while little memory is left; KEPT_OF_MARGIN: what heap_settings_bound is told */
+    bool keeps_memory; /* and so whatever the value, this is in force at most: */
+    uint64_t kept_shrunk; /* while the footprint is shrunk, or memory is about to run short */
+    uint64_t kept_pressed; /* while little memory is left */
     _Atomic(uint64_t) value;
 };
 

@@ -119,10 +119,11 @@ static const char *const stats_choices[] = {[STATS_OFF] = "0", [STATS_TEXT] = "1
 
 /* While the footprint is shrunk: what requests hand to each other within milliseconds goes round and would only come back, page
  * fault by page fault, under the same lock of the kernel's as the reload. What is beyond goes back at once. */
+enum { DECAY_MS_SHRUNK = 10, FREE_PAGES_SHRUNK = 1 << 20, SHARED_SPANS_SHRUNK = 4 << 20 };
+
 /* While little memory is left, what comes round within so long stays, up to a share of what is left: it costs a page fault each
  * time otherwise, and the process stands still when it is its neighbours that have taken the rest. */
 enum { DECAY_MS_PRESSED = 50 };
-enum { DECAY_MS_SHRUNK = 10, FREE_PAGES_SHRUNK = 1 << 20, SHARED_SPANS_SHRUNK = 4 << 20 };
 
 /* In a shared heap a malloc and its free cost some 230 instructions more, which so many times is what the kernel takes for the 200
  * or so pages that a heap of one's own comes to hold meanwhile. Not where pools are chosen: a shared heap has none. */

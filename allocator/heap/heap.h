@@ -875,6 +875,15 @@ ALWAYS_INLINE void large_count(const struct span *run, int32_t sign)
     else if (dense != 0) space_dense_spans_add(sign * dense);
 }
 
+/* space_resize, counted. */
+ALWAYS_INLINE bool large_set_spans(struct span *run, uint32_t spans, bool filled)
+{
+    large_count(run, -1);
+    bool done = space_resize(run, spans, filled);
+    large_count(run, 1);
+    return done;
+}
+
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 {
     return HARDENED ? span->free : (size_t)span->run_spans * SPAN_SIZE;

@@ -13,7 +13,7 @@ static struct span *take_kept(struct heap *heap, uint32_t spans)
 {
     struct span *run = cache_take_run(heap, spans);
     if (run == NULL) return NULL;
-    if (spans >= SPACE_BLOCK_SPANS) large_count(run, 1);
+    if (run->run_spans >= SPACE_BLOCK_SPANS) large_count(run, 1); /* others are counted while they are kept */
     span_kind_write(run, SPAN_LARGE);
     return run;
 }
@@ -28,6 +28,13 @@ static bool is_loose(size_t size)
 {
     size_t rest = size & (SPAN_SIZE - 1);
     return rest != 0 && rest < SPAN_SIZE / 5 * 4;
+}
+
+/* A run that the space layer has handed out becomes an object. */
+static void begin(struct span *span, size_t size)
+{
+    span->uncarved = is_loose(size);
+    large_count(span, 1);
 }
 
 static uint32_t spans_of_alignment(size_t alignment)
@@ -49,10 +56,7 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     bool zeros = false;
     if (span == NULL) {
         span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
-        if (LIKELY(span != NULL)) {
-            span->uncarved = is_loose(size);
-            large_count(span, 1);
-        }
+        if (LIKELY(span != NULL)) begin(span, size);
         if (zeros && LIKELY(span != NULL)) heap_pressure_grown(large_usable_size(span), large_usable_size(span));
         /* A thread that gets large objects alone fills no bin. */
         if (UNLIKELY(heap_is_asked_to_trim(heap)) && heap->size != 0) heap_give_back(heap);
@@ -65,20 +69,19 @@ void *large_malloc_zeroed(size_t size)
 {
     struct span *span = space_acquire_zeroed(spans_for(size), SPAN_LARGE);
     if (span == NULL) return NULL;
-    span->uncarved = is_loose(size);
-    large_count(span, 1);
+    begin(span, size);
     return (void *)span_start(span);
 }
 
 static void release_or_keep(struct heap *heap, struct span *span)
 {
-    if (span->run_spans >= SPACE_BLOCK_SPANS) large_count(span, -1);
     if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
-        space_dense_spans_add(-run_dense_spans(span));
+        large_count(span, -1);
         space_release(span);
         heap_chores_expect_own(); /* of the heap that it shares */
         return;
     }
+    if (span->run_spans >= SPACE_BLOCK_SPANS) large_count(span, -1);
     span->bin = BIN_NONE;
     span_kind_write(span, SPAN_METADATA);
     uint32_t entered = heap_enter(heap);
@@ -91,13 +94,13 @@ static void release_or_keep(struct heap *heap, struct span *span)
 
 void large_free(struct heap *heap, struct span *span)
 {
-    if (span->run_spans >= SPACE_BLOCK_SPANS) space_block_look(span);
+    space_block_end(span);
     release_or_keep(heap, span);
 }
 
 static void *large_move(struct heap *heap, struct span *span, size_t size)
 {
-    space_block_look(span);
+    space_block_end(span);
     char *to = large_malloc(heap, size, SPAN_SIZE, NULL);
     if (to == NULL) return NULL;
     void *from = (void *)span_start(span);
@@ -115,7 +118,8 @@ static void *large_move(struct heap *heap, struct span *span, size_t size)
 static bool reaches_next_unit(const struct span *span, uint32_t spans)
 {
     uint32_t before = span_index(span) + span->run_spans - 1, after = span_index(span) + spans - 1;
-    return after > before && after / SPACE_BLOCK_SPANS != before / SPACE_BLOCK_SPANS;
+    enum { UNIT_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE };
+    return after > before && after / UNIT_SPANS != before / UNIT_SPANS;
 }
 
 void *large_realloc(struct heap *heap, struct span *span, size_t size)
@@ -123,11 +127,8 @@ void *large_realloc(struct heap *heap, struct span *span, size_t size)
     uint32_t spans = spans_for(size);
     size_t before = large_usable_size(span);
     if (spans == span->run_spans) return (void *)span_start(span);
-    bool filled = reaches_next_unit(span, spans) && space_block_look(span);
-    large_count(span, -1);
-    bool resized = space_resize(span, spans, filled);
-    large_count(span, 1);
-    if (!resized) return large_move(heap, span, size);
+    bool filled = reaches_next_unit(span, spans) && space_block_is_filled(span);
+    if (!large_set_spans(span, spans, filled)) return large_move(heap, span, size);
     size_t after = large_usable_size(span);
     if (after > before) heap_pressure_grown(after - before, after - before);
     return (void *)span_start(span);

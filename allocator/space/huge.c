@@ -119,8 +119,8 @@ static bool is_dense(void)
     return dense > 0 && dense * 100 >= of * HUGE_PAGES_DENSITY;
 }
 
-/* Blocks of whole units say nothing about each other's neighbours: a table that is touched here and there would become resident as
- * a whole. They get huge pages once so many in a row, looked at when they were freed or grew, had been filled. */
+/* Large objects say nothing about each other's neighbours: a table that is touched here and there would become resident as a whole.
+ * They get huge pages once so many in a row, looked at when they were freed or moved, had been filled. */
 enum { BLOCKS_FILLED = 2 };
 
 /* Relaxed: a hint, which stands for itself. */
@@ -155,14 +155,22 @@ void huge_pages_fork_child(void)
     is_child = true;
 }
 
-bool space_block_look(const struct span *first)
+static bool is_looked_at(void)
 {
-    if (space_settings.huge_pages != HUGE_PAGES_AUTO || first->run_spans < SPACE_BLOCK_SPANS || is_child) return false;
-    bool filled = is_filled(first);
+    return space_settings.huge_pages == HUGE_PAGES_AUTO && !is_child;
+}
+
+bool space_block_is_filled(const struct span *first)
+{
+    return is_looked_at() && first->run_spans >= SPACE_BLOCK_SPANS && is_filled(first);
+}
+
+void space_block_end_slow(const struct span *first)
+{
+    if (!is_looked_at()) return;
     uint32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
-    uint32_t now = !filled ? 0 : row < BLOCKS_FILLED ? row + 1 : row;
+    uint32_t now = !is_filled(first) ? 0 : row < BLOCKS_FILLED ? row + 1 : row;
     if (now != row) atomic_store_explicit(&blocks_filled, now, memory_order_relaxed);
-    return filled;
 }
 
 /* A block that is not known to be filled does without what was said for the sake of those that were here before. */
@@ -222,8 +230,10 @@ struct huge_trial huge_pages_of_run_slow(uint32_t from, uint32_t to, enum run_fi
         else withdraw(from, to);
     }
     if (trial.to == 0) return trial;
+    /* What became accessible ends with the run, or goes on behind it; or it lies apart, since it was for the allocator itself. */
     bool dense = is_dense();
     uint32_t edge = unit_round_up(to) < trial.to ? unit_round_up(to) : trial.to;
+    if (edge < trial.from) edge = trial.from;
     if (trial.from < unit_round_up(from)) trial.from = unit_round_up(from);
     trial.needed = to;
     if (fill == FILL_AS_OTHERS) filled = dense;

@@ -210,9 +210,17 @@ void space_dense_spans_add(int32_t spans);
 #define SPACE_BLOCK_SPANS 8
 void space_block_spans_add(int32_t spans);
 
-/* A run is about to be released, moved or made longer: if it is a block, look whether its owner has filled it, which says what to
- * expect of the next one. Reads some of its pages, and does nothing in a fork's child. */
-bool space_block_look(const struct span *first);
+/* Whether the owner of a run has filled it, if it is a block. Reads some of its pages; false where nobody would ask for huge pages, and
+ * in a fork's child. */
+bool space_block_is_filled(const struct span *first);
+
+/* A run is about to be released or moved: if it is a block, the next ones are expected to be filled as it is. */
+void space_block_end_slow(const struct span *first);
+
+ALWAYS_INLINE void space_block_end(const struct span *first)
+{
+    if (UNLIKELY(first->run_spans >= SPACE_BLOCK_SPANS)) space_block_end_slow(first);
+}
 
 /* ---- runs (space.c) --------------------------------------------------------------------------------------- */
 

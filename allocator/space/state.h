@@ -248,7 +248,7 @@ void huge_pages_committed(uint32_t from, uint32_t to);
 /* How much of a run will be touched. */
 enum run_fill {
     FILL_AS_OTHERS, /* as of the spans handed out before */
-    FILL_AS_BLOCKS, /* as of the blocks that were looked at: see space_block_look */
+    FILL_AS_BLOCKS, /* as of the blocks that were looked at: see space_block_end */
     FILL_SPARSE,
     FILL_WHOLE,
 };

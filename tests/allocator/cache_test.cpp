@@ -1,12 +1,9 @@
 // Free spans that a heap keeps: what they save, how many there are, when they go back, and what becomes of them when
 // threads sleep, exit and fork. The program is linked with --wrap for the calls that are counted.
-#include "figures.h"
-#include "heap_isolated.h"
-#include "heap_walker.h"
 #include "model.h"
+#include "new_heap.h"
 #include "patience.h"
 #include "sleepers.h"
-#include "space_walker.h"
 
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -25,7 +22,7 @@
 namespace
 {
 std::atomic<size_t> space_calls, kernel_calls;
-std::atomic<int64_t> dense_spans; // as the space layer has been told
+std::atomic<int64_t> dense_spans, block_spans; // as the space layer has been told
 } // namespace
 
 extern "C" {
@@ -33,6 +30,7 @@ struct span *__real_space_acquire(uint32_t spans, uint32_t alignment, enum span_
 void __real_space_release(struct span *first);
 bool __real_space_resize(struct span *first, uint32_t spans, bool filled);
 void __real_space_dense_spans_add(int32_t spans);
+void __real_space_block_spans_add(int32_t spans);
 bool __real_platform_commit(void *start, size_t size);
 bool __real_platform_purge(void *start, size_t size);
 
@@ -55,6 +53,11 @@ void __wrap_space_dense_spans_add(int32_t spans)
 {
     dense_spans += spans;
     __real_space_dense_spans_add(spans);
+}
+void __wrap_space_block_spans_add(int32_t spans)
+{
+    block_spans += spans;
+    __real_space_block_spans_add(spans);
 }
 bool __wrap_platform_commit(void *start, size_t size)
 {
@@ -101,19 +104,6 @@ void allocate_and_free(size_t size)
     void *object = heap_malloc(size);
     touch(object, size);
     heap_free(object);
-}
-
-// In a process whose main thread has a heap and nothing else.
-template <typename Body> void in_new_heap(Body body)
-{
-    isolated::expect_passes([&] {
-        heap_free(heap_malloc(1));
-        heap_trim();
-        ASSERT_EQ(0u, in_use());
-        body();
-        heap_walker::check(thread_heap);
-        space_walker::check();
-    });
 }
 
 // ---- what it saves ---------------------------------------------------------------------------------------------------
@@ -276,23 +266,29 @@ TEST(Cache, AnObjectFreedTwiceIsNoticed)
 
 // ---- the model ---------------------------------------------------------------------------------------------------------
 
-// What the descriptors say of how many spans count as dense.
-void count_dense(const struct span *span, void *argument)
+struct Counted {
+    int64_t dense = 0, of_blocks = 0;
+};
+
+// What the descriptors say of how many spans count as dense, and as blocks'.
+void count_spans(const struct span *span, void *argument)
 {
-    auto *dense = static_cast<int64_t *>(argument);
-    if (span->kind == SPAN_LARGE) *dense += run_dense_spans(span);
-    if (span->kind == SPAN_BLOCKS && span->uncarved == 0) *dense += 1;
+    auto *counted = static_cast<Counted *>(argument);
+    if (span->kind == SPAN_LARGE) counted->dense += run_dense_spans(span);
+    if (span->kind == SPAN_LARGE && span->run_spans >= SPACE_BLOCK_SPANS) counted->of_blocks += span->run_spans;
+    if (span->kind == SPAN_BLOCKS && span->uncarved == 0) counted->dense += 1;
 }
 
 void check_everything(uint32_t threshold)
 {
-    int64_t dense = 0;
+    Counted counted;
     heap_walker::check(thread_heap);
     space_walker::check();
     EXPECT_LE(kept(), threshold);
     EXPECT_EQ(size_t{kept()} * SPAN_SIZE, cached_figure());
-    space_visit(count_dense, &dense);
-    EXPECT_EQ(dense_spans, dense + static_cast<int64_t>(heap_walker::check_cache(thread_heap)));
+    space_visit(count_spans, &counted);
+    EXPECT_EQ(dense_spans, counted.dense + static_cast<int64_t>(heap_walker::check_cache(thread_heap)));
+    EXPECT_EQ(block_spans, counted.of_blocks);
 }
 
 class CacheModel : public testing::TestWithParam<uint32_t>

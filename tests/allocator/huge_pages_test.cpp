@@ -3,10 +3,10 @@
 // those of the pool must not be asked of it. huge_pages_pool_test.cpp uses a real one.
 #include "heap_isolated.h"
 #include "model.h"
+#include "pages.h"
 #include "space_walker.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <map>
@@ -248,14 +248,6 @@ char *block(size_t size)
     return start;
 }
 
-size_t resident_pages(const char *start, size_t size)
-{
-    std::vector<unsigned char> pages(size / 4096);
-    EXPECT_EQ(0, mincore(const_cast<char *>(start), size, pages.data()));
-    return static_cast<size_t>(
-        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
-}
-
 // The program has filled two such blocks, and freed them.
 void show_filled(size_t size)
 {
@@ -272,7 +264,7 @@ TEST(Advice, IsNotGivenForABlockOfWhichNothingIsKnown)
         for (size_t size : {LARGE, 16 * MIB, MIB}) {
             char *start = block(size);
             for (size_t i = 0; i < size; i += 64 * 4096) start[i] = 1;
-            EXPECT_EQ((size + 64 * 4096 - 1) / (64 * 4096), resident_pages(start, size));
+            EXPECT_EQ((size + 64 * 4096 - 1) / (64 * 4096), pages::resident(start, size));
         }
         EXPECT_EQ(0u, figures_now().huge);
     });
@@ -289,7 +281,7 @@ TEST(Advice, IsGivenForABlockOnceTwoWereFilledAndNoMoreOnceOneWasNot)
         char *sparse = block(LARGE);
         EXPECT_LE(figures_now().huge, 32 * MIB + 2 * UNIT) << "what was said for the last one is taken back";
         sparse[LARGE / 2] = 1;
-        EXPECT_EQ(1u, resident_pages(sparse + UNIT, LARGE - 2 * UNIT));
+        EXPECT_EQ(1u, pages::resident(sparse + UNIT, LARGE - 2 * UNIT));
     });
 }
 
@@ -305,6 +297,38 @@ TEST(Advice, IsGivenForWhatABlockGrowsByWhenItIsFilledSoFar)
             else EXPECT_EQ(0u, figures_now().huge);
         });
     }
+}
+
+TEST(Advice, OneBlockThatMovesCountsOnce)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = UINT32_MAX;
+        char *start = block(MIB);
+        touch_pages(start, MIB);
+        block(1000); // behind it
+        ASSERT_NE(start, heap_realloc(start, 3 * MIB));
+        block(LARGE);
+        EXPECT_EQ(0u, figures_now().huge);
+    });
+}
+
+// What becomes accessible for the allocator's own tables is nobody's, and says nothing of a run far below it.
+TEST(Advice, ForWhatBecameAccessibleOtherwiseIsNotGivenToAllThatLiesBefore)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = UINT32_MAX;
+        ASSERT_TRUE(space_start());
+        struct span *low = acquire(1);
+        acquire(1);
+        space_acquire(100 * UNIT_SPANS, 1, SPAN_LARGE, nullptr); // a sparse table
+        space_block_spans_add(100 * UNIT_SPANS);
+        space_dense_spans_add(1000);
+        size_t committed = figures_now().committed, huge = figures_now().huge;
+        while (figures_now().committed == committed) ASSERT_NE(nullptr, space_metadata(SPAN_SIZE));
+        space_release(low);
+        ASSERT_EQ(low, acquire(1));
+        EXPECT_LE(figures_now().huge, huge + (figures_now().committed - committed));
+    });
 }
 
 TEST(Advice, ABlockWhosePagesAForkHasLeftOutIsFreedInTheChild)

@@ -1,6 +1,7 @@
 // realloc of very large blocks when the kernel cannot move their pages. The program is linked with a wrapped mremap, which counts.
 #include "heap_isolated.h"
 #include "model.h"
+#include "pages.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -50,14 +51,6 @@ void expect_kept(model::Block block, void *moved)
     EXPECT_EQ(block.size, model::first_difference(block, block.size));
 }
 
-size_t resident_pages(const unsigned char *start, size_t size)
-{
-    std::vector<unsigned char> pages(size / 4096);
-    EXPECT_EQ(0, mincore(const_cast<unsigned char *>(start), size, pages.data()));
-    return static_cast<size_t>(
-        std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
-}
-
 // Of the mapping that holds `address`: pages of zeros that were read alone are not dirty.
 size_t dirty_kib(const void *address)
 {
@@ -86,7 +79,7 @@ TEST(MovePages, OfABlockInSeveralMappingsLeavesNothingBehind)
         ASSERT_NE(block.start, moved);
         expect_kept(block, moved);
         EXPECT_GT(moves_done, HEAPFIT_TEST_EMULATED ? -1 : 1);
-        EXPECT_EQ(0u, resident_pages(block.start, 64 * MIB));
+        EXPECT_EQ(0u, pages::resident(block.start, 64 * MIB));
         (void)fence;
     });
 }

@@ -1,9 +1,7 @@
 // Memory does not get lost between threads: what the layers hold is bounded by what is live, whoever frees it and
 // whichever thread has died. Figures come from space/ itself, so they are exact.
-#include "figures.h"
 #include "heap_internals.h"
-#include "heap_isolated.h"
-#include "space_walker.h"
+#include "new_heap.h"
 #include "stress_seed.h"
 
 #include <condition_variable>
@@ -20,18 +18,6 @@ constexpr size_t MIB = size_t{1} << 20;
 constexpr unsigned SHARE = HEAPFIT_TEST_SANITIZED ? 20 : 1;
 
 using figures::in_use;
-
-// In a process whose main thread has a heap and nothing else.
-template <typename Body> void in_new_heap(Body body)
-{
-    isolated::expect_passes([&] {
-        heap_free(heap_malloc(1));
-        heap_trim();
-        ASSERT_EQ(0u, in_use());
-        body();
-        space_walker::check();
-    });
-}
 
 void expect_nothing_left()
 {

@@ -344,21 +344,13 @@ void large_free(struct heap *heap, struct span *span)
 
 /* ---- resizing ----------------------------------------------------------------------------------------------------------------------- */
 
-static bool set_spans(struct span *span, uint32_t spans)
-{
-    large_count(span, -1);
-    bool done = space_resize(span, spans, false);
-    large_count(span, 1);
-    return done;
-}
-
 /* Has the run the length that the object shall have? What comes to it may hold what was somebody's. */
 static bool resize_run(struct span *span, uint32_t spans)
 {
     if (spans == span->run_spans) return true;
     uintptr_t end = run_end(span);
     if (is_guarded(span) && !allow(object_end(span), end, true)) return false;
-    bool done = set_spans(span, spans);
+    bool done = large_set_spans(span, spans, false);
     if (done && run_end(span) > end) clear(end, run_end(span));
     return done;
 }
@@ -372,7 +364,7 @@ static bool resize_in_place(struct span *span, size_t usable)
     if (usable < before) clear(start + usable, start + before);
     bool done = resize_run(span, spans_of_object(span->block_size, usable)) || usable < before;
     if (done && usable > before && is_guarded(span)) done = allow(start + before, start + usable, true);
-    if (!done) set_spans(span, spans);
+    if (!done) large_set_spans(span, spans, false);
     else span->free = usable;
     set_guards(span);
     if (done && usable > before) heap_pressure_grown(usable - before, usable - before);
