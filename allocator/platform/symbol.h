@@ -13,12 +13,13 @@ struct symbols {
     const uint32_t *hash; /* of DT_GNU_HASH; NULL: none of this */
 };
 
+/* `base` is what is to be added to the addresses that the object has by its own account. */
 struct symbols symbols_of(uintptr_t base, const ElfW(Phdr) * parts, size_t count);
 
 /* Its address; 0: the object has none of this name. */
 uintptr_t symbol_find(const struct symbols *symbols, uintptr_t base, const char *name);
 
-/* The same in an object that the kernel has mapped at `base`: the dynamic linker, or the kernel's own. 0 too where there is none. */
-uintptr_t kernel_mapped_symbol(uintptr_t base, const char *name);
+/* The same in an object that the kernel has mapped at `start`: the dynamic linker, or the kernel's own. 0 too where there is none. */
+uintptr_t kernel_mapped_symbol(uintptr_t start, const char *name);
 
 #endif

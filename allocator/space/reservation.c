@@ -99,6 +99,7 @@ static bool begin(uintptr_t base, size_t data, uint32_t spans)
 static bool is_empty(uintptr_t start, size_t size)
 {
     size_t piece = (is_limited ? size / LOOKS_UNDER_LIMIT : size) & ~(ALIGNMENT - 1);
+    if (piece == 0) piece = ALIGNMENT;
     for (size_t at = 0; at < size; at += piece) {
         if (piece > size - at) piece = size - at;
         if (!platform_reserve_at((void *)(start + at), piece)) return false;

@@ -32,6 +32,13 @@ def test_nearly_all_of_a_limited_address_space_can_be_had(
     assert int(got) >= 0.9 * LIMIT_MIB
 
 
+@pytest.mark.parametrize("mib", [13, 15, 17])
+def test_a_program_under_a_small_limit_has_memory(
+    address_space: Path, library: Path, mib: int
+) -> None:
+    assert int(printed(address_space, "start", str(mib), library=library)) >= 1
+
+
 def test_a_limit_that_comes_after_a_large_heap_leaves_room_for_others(
     address_space: Path, library: Path
 ) -> None:

@@ -11,6 +11,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 PROGRAMS = Path(__file__).parent / "programs"
+PLATFORM = Path(__file__).parents[2] / "allocator" / "platform"
 TIMEOUT_S = 300
 
 
@@ -102,6 +103,20 @@ def test_a_library_whose_replacements_of_system_calls_allocate(
 
 # What the libraries call of others. A name that is new here must not be called under a lock, nor
 # before the heap is ready: another library may have a function of that name which allocates.
+@pytest.mark.parametrize("link_start", ["0", "0xffffffffff700000"])
+def test_functions_of_the_kernels_object_are_found_wherever_it_is_linked(
+    tmp_path: Path, link_start: str
+) -> None:
+    shared, finder = tmp_path / "shared.so", tmp_path / "finder"
+    (tmp_path / "shared.c").write_text("int wanted(void) { return 42; }\n")
+    start = [f"-Wl,-Ttext-segment={link_start}", "-Wl,--hash-style=gnu"]
+    words = ["gcc", "-O1", "-shared", "-nostdlib", *start, "-o", shared, tmp_path / "shared.c"]
+    subprocess.run(words, check=True)
+    sources = [PROGRAMS / "kernel_object.c", PLATFORM / "symbol.c"]
+    subprocess.run(["gcc", "-O1", f"-I{PLATFORM}", *sources, "-o", finder], check=True)
+    assert subprocess.run([finder, shared]).returncode == 42
+
+
 # Without a lock, and late: the control channel, statistics, the start of a thread.
 CALLED_BY_NAME = """
 accept4 bind close connect dprintf dup2 fcntl fprintf fwrite geteuid getpid getsockopt listen lseek
