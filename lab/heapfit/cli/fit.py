@@ -113,11 +113,12 @@ def fit(
     """Find the allocator and the setting that fit a program, and write the lines that deploy it.
 
     It looks at the program, tries what may help, in rounds of fewer candidates and more trials,
-    measures the last candidates anew, and chooses by the verdict, or advises to stay. Exits with 1
-    if nothing meets a limit or keeps a bound, with 3 if that cannot be told, with 4 if nothing can
-    be measured. For a
+    measures the last candidates anew, and chooses by the verdict, or advises to stay. For a
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
+
+    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if that cannot be told, with 4 if
+    nothing can be measured.
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
     from heapfit.fit import goal as goals

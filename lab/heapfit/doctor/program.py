@@ -21,22 +21,10 @@ _TIMEOUT_S = 10.0
 _RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 C_LIBRARY = "libc.so."
 
-# What does little itself: shells, and programs that run the command that they are given.
-_SHELLS = {"sh", "dash", "bash", "zsh", "ksh", "busybox"}
-_WRAPPERS = {
-    "env",
-    "timeout",
-    "taskset",
-    "nice",
-    "ionice",
-    "chrt",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "time",
-}
-_BUILDERS = {"make", "ninja", "xargs", "parallel", "sudo", "numactl", "flock", "unshare"}
-_STARTERS = _SHELLS | _WRAPPERS | _BUILDERS
+# Shells and programs that do little but run the command that they are given.
+_STARTERS = {"sh", "dash", "bash", "zsh", "ksh", "busybox", "env", "timeout", "taskset", "nice",
+             "ionice", "chrt", "nohup", "setsid", "stdbuf", "time", "make", "ninja", "xargs",
+             "parallel", "sudo", "numactl", "flock", "unshare"}  # fmt: skip
 
 
 def examine(command: Sequence[str]) -> Finding | None:

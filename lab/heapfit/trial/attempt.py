@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from heapfit.program import why_not_preloadable
@@ -25,6 +26,9 @@ from heapfit.trial.source import Source
 from heapfit.trial.witness import why_not_served
 
 STDERR_TAIL_BYTES = 2048
+
+# A study asks of the same program in every trial, and the file may be large.
+_obstacle = cache(why_not_preloadable)
 
 
 class Attempt:
@@ -64,9 +68,7 @@ class Attempt:
         is_watched = not any(source.own_run for source in sources)
         library = preload.watched_library(self.allocator) if is_watched else None
         program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
-        self.watch = PreloadWatch(
-            library, obstacle=why_not_preloadable(program) if library else None
-        )
+        self.watch = PreloadWatch(library, obstacle=_obstacle(program) if library else None)
         self.library = library
         self.witness = folder / "witness" if library and witnessed else None
         self.sources = [source() for source in sources]
