@@ -13,8 +13,8 @@ difference in a family shall be 5 %, and all its intervals shall hold at once wi
 blocks on. An interval excludes equality exactly where the adjusted probability is below 5 %.
 Dunnett's own bound supposes that all scatter alike; Šidák's holds whatever the correlation.
 
-`benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure,
-Dunnett's, and Friedman's with Conover's; docs/method.md has its tables.
+`benchmarks/verdict_errors.py` shows by simulation that this holds, beside Tukey's procedure and
+Friedman's with Conover's; docs/method.md has its tables.
 
 Over several settings a pair's differences are averaged, each setting with the same weight; their
 variances add up, with Satterthwaite's degrees of freedom.

@@ -195,17 +195,16 @@ def _is_another(path: Path, noted: str, moment_ns: int) -> bool:
     try:
         if not path.is_file():
             return False
-        now = build_id(path) if noted else ""
-        return now != noted if now else path.stat().st_mtime_ns > moment_ns
+        rebuilt = _is_rebuilt(path, noted)
+        return path.stat().st_mtime_ns > moment_ns if rebuilt is None else rebuilt
     except OSError:  # not ours to see
         return False
 
 
-def _is_rebuilt(mapping: Mapping) -> bool:
-    """Tell whether the file is known to be another one than was mapped: one without a build ID is
-    not."""
-    now = build_id(Path(mapping.path)) if mapping.build_id else ""
-    return bool(now) and now != mapping.build_id
+def _is_rebuilt(path: Path, noted: str) -> bool | None:
+    """Tell whether a file has another build ID than was noted; None: it is not known."""
+    now = build_id(path) if noted else ""
+    return now != noted if now else None
 
 
 def _modules(mappings: Sequence[Mapping]) -> list[Module]:
@@ -214,7 +213,10 @@ def _modules(mappings: Sequence[Mapping]) -> list[Module]:
     for mapping in mappings:
         # A trace may name anything: opening what is no file could wait for ever. Another build's
         # names would be wrong.
-        if mapping.place(0) is None and Path(mapping.path).is_file() and not _is_rebuilt(mapping):
+        path = Path(mapping.path)
+        if mapping.place(0) is not None or not path.is_file():
+            continue
+        if not _is_rebuilt(path, mapping.build_id):
             key = mapping.path, mapping.start - _address_of(mapping.path, mapping.offset)
             ends[key] = max(mapping.end, ends.get(key, 0))
     return [Module(path=path, base=base, end=end) for (path, base), end in ends.items()]
