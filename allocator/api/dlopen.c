@@ -19,7 +19,7 @@
 typedef void *open_function(const char *file, int mode);
 
 /* Not by the address: a program that is linked at a fixed place has one of its own for malloc. */
-static bool malloc_is_ours(void)
+bool malloc_is_ours(void)
 {
     void *object = malloc(1);
     bool is = object != NULL && hf_is_ours(object);

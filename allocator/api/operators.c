@@ -50,7 +50,13 @@ struct nothrow; /* std::nothrow_t; nobody looks into one */
     extern __typeof__(own) seen __asm__(mangled) __attribute__((alias(#own), visibility("default")))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-#define REPLACED(name) UNLIKELY(seen_##name != own_##name)
+/* Our own goes through a register: clang takes a function and an alias of it for two functions, and decides the comparison. */
+#define REPLACED(name)                                                                                                 \
+    __extension__({                                                                                                    \
+        __typeof__(&own_##name) own = own_##name;                                                                      \
+        __asm__("" : "+r"(own));                                                                                       \
+        UNLIKELY(seen_##name != own);                                                                                  \
+    })
 
 /* ---- new: the basic forms ------------------------------------------------------------------------------------------------- */
 

@@ -152,12 +152,34 @@ static bool has_entered_sandbox_since(bool apart, const struct platform_sandbox_
     return setting() != BACKGROUND_ON && platform_sandbox_watch_again(watch);
 }
 
+/* Until there may be something to do, or somebody wakes it. */
+static void rest(void)
+{
+    enum { ANSWER_MS = 100 };
+    for (uint32_t left = sleep_ms(); left > 0;) {
+        uint32_t now = left < ANSWER_MS ? left : ANSWER_MS;
+        platform_wait(&heap_background_status, BACKGROUND_PRESENT, now * 1000);
+        platform_answer_signals();
+        /* Relaxed: a hint. */
+        if (atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_PRESENT) return;
+        left -= now;
+    }
+}
+
 static void background_run(void *unused)
 {
     (void)unused;
     struct platform_sandbox_watch watch = {.file = -1};
     atomic_store_explicit(&thread_number, platform_thread_number(), memory_order_relaxed);
     bool apart = platform_descriptors_own_all();
+    /* It has what its starter had, which may be less than others have, or another network; whoever looks for a thread of it must not
+     * find this one. Here and not before, for the sake of the files that are read. */
+    if (!platform_thread_is_like_first()) {
+        put_off(SENT_AWAY_REST_MS);
+        status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
+        status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT);
+        return;
+    }
     if (apart && platform_sandbox_watch_begin(&watch) && setting() != BACKGROUND_ON) {
         atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
         return;
@@ -176,7 +198,7 @@ static void background_run(void *unused)
             return;
         }
         if (now - busy_at >= IDLE_MS && may_leave(resting)) return;
-        platform_wait(&heap_background_status, BACKGROUND_PRESENT, sleep_ms() * 1000);
+        rest();
         if (has_entered_sandbox_since(apart, &watch)) {
             atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
             return;
@@ -187,16 +209,16 @@ static void background_run(void *unused)
 /* The process that the thread is of, or will be. Relaxed: written where there is no other thread. A child that shares the memory
  * without being of it (vfork, clone) starts none: the thread would end with the child, and the status would say that it is
  * there. */
-static _Atomic(int32_t) process;
+static _Atomic(uint64_t) process;
 
 static bool is_own_process(void)
 {
-    return platform_process_number() == atomic_load_explicit(&process, memory_order_relaxed);
+    return platform_process_identity() == atomic_load_explicit(&process, memory_order_relaxed);
 }
 
 static void process_begins(void)
 {
-    atomic_store_explicit(&process, platform_process_number(), memory_order_relaxed);
+    atomic_store_explicit(&process, platform_process_identity(), memory_order_relaxed);
 }
 
 void heap_background_allow(void)

@@ -694,6 +694,14 @@ void heap_take_span(struct heap *heap, struct heap *from, struct span *span)
     if (listed) span_list(heap, span);
 }
 
+void heap_take_restored(struct heap *heap, struct span *span, uint32_t live)
+{
+    span->listed = false;
+    span->since = 0;
+    span_own(heap, span);
+    look(heap, span, live);
+}
+
 void heap_take_spans(struct heap *heap, struct heap *from)
 {
     while (from->owned.spans != 0) heap_take_span(heap, from, span_at(from->owned.first));

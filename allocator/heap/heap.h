@@ -16,7 +16,7 @@
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
  * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs
  * short; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
- * shared.c heaps of several threads; large.c objects with spans of their own; mixed.c, in the library with pools
+ * inherit.c what other threads' heaps leave to a fork's child; shared.c heaps of several threads; large.c objects with spans of their own; mixed.c, in the library with pools
  * alone, bins of objects of many sizes; survey.c what lies in a span, for figures (survey.h); pick.c which objects are
  * picked by chance (pick.h); guard.c, guard_sample.c and guard_report.c such as stand at the edge of inaccessible pages
  * (guard.h); sample.c, call_site.c and sample_look.c such as it is known of who asked for them (sample.h; numbered.h); the folder hardened/, in the library that is hardened alone, what stands against attacks (hardened.h); object.c what
@@ -49,6 +49,7 @@ struct heap_settings {
     _Atomic(uint32_t) share_first; /* allocations of a thread of many before it does */
     _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
     _Atomic(uint32_t) background; /* enum background: when there may be a thread that gives memory back */
+    bool malloc_is_another; /* the program has another malloc, since this library was loaded late; set before threads can be started */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };
@@ -232,6 +233,7 @@ struct heap {
     struct heap *made_before; /* in the list of all heaps */
     uint32_t number; /* 1 for the first that was made; 0: heap_orphans */
     uint32_t forks; /* whose thread lives in the process that came of so many forks */
+    bool left_behind; /* inherit.c: a fork did without its thread. Set in the child before it has a second one */
 
     /* For statistics: written by the owner alone, read by any thread, so relaxed. */
     _Atomic(int32_t) thread; /* the kernel's number of the one that has it; 0: none; THREADS_MANY: several share it */
@@ -481,6 +483,8 @@ void span_set_sparse(struct heap *heap, struct span *span, uint64_t since);
 void span_arrange(struct heap *heap, struct span *span, uint32_t live);
 /* The same when some have been freed, perhaps all: then the span may be given back. */
 void span_look(struct heap *heap, struct span *span, uint32_t live);
+/* Make `heap` the owner of a span that no list has, and of whose blocks so many live. */
+void heap_take_restored(struct heap *heap, struct span *span, uint32_t live);
 /* How many spans a heap has. */
 ALWAYS_INLINE uint32_t heap_spans(const struct heap *heap)
 {
@@ -763,6 +767,8 @@ struct heap *heap_thread_enter(void);
 void heap_thread_leave(struct heap *heap);
 /* Whether the calling thread would not be told of its end any more: then it borrows a heap for each call. */
 bool heap_thread_is_late(void);
+/* The first thread, before its thread-local variables have been written, which undoes this: until then it borrows a heap for each call. */
+void heap_thread_early(void);
 /* Until it is taken up again, the calling thread does not touch its heap, which it may have been interrupted in. It allocates
  * all the same, if it has none of our locks. */
 struct heap *heap_set_aside(void);
@@ -787,7 +793,7 @@ bool heap_is_started(void);
 void heap_caches_empty(void);
 /* The heap that was made last, the first of a chain by made_before; heap_orphans is not among them. Without a lock: for looks at
  * what does not hang on the registry. */
-const struct heap *heap_youngest(void);
+struct heap *heap_youngest(void);
 /* For pthread_atfork handlers: between these two no other thread is in the middle of changing what any thread may use, in so far
  * as the fork could wait for that. */
 void heap_fork_begin(void);
@@ -816,6 +822,29 @@ void heap_figures(struct heap_figures *figures);
 
 /* Defined by the layer above: called once, before anything else happens, to read the options. Must not allocate. */
 void heap_configure(void);
+
+/* ---- heaps of threads that a fork's child does not have (inherit.c) ------------------------------------------------------------- */
+
+/* Spans that heaps of a fork's child get from elsewhere until it takes over what those heaps have, plus 1; 0: there is nothing. */
+extern _Atomic(uint32_t) heap_inherit_after;
+void heap_inherit_expect(void);
+/* More than 0 while the calling thread may have heaps in hand that are not its own: it has borrowed one, or is retiring it. Volatile:
+ * for a signal's handler that interrupts it, and forks. */
+extern __thread volatile unsigned heap_hands;
+void heap_inherit_look(void);
+
+/* Whoever is about to get a span, or a run for a large object, comes by here; without locks, but for that of a shared heap. */
+ALWAYS_INLINE void heap_inherit_pass(void)
+{
+    /* Relaxed: a hint. */
+    if (UNLIKELY(atomic_load_explicit(&heap_inherit_after, memory_order_relaxed) != 0)) heap_inherit_look();
+}
+
+/* For inherit.c, by registry.c. A span of such a heap becomes an orphan with so many live blocks, under the orphans' lock; or its
+ * blocks are never used again. And the heap, which has no span any more, becomes idle. */
+void heap_orphan_restored(struct span *span, uint32_t live);
+void heap_lose_span(struct span *span);
+void heap_retire_left_behind(struct heap *heap);
 
 /* ---- heaps that threads share (shared.c) ------------------------------------------------------------------------------------- */
 

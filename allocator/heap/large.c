@@ -55,6 +55,7 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
     bool zeros = false;
     if (span == NULL) {
+        heap_inherit_pass();
         span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
         if (LIKELY(span != NULL)) begin(span, size);
         if (zeros && LIKELY(span != NULL)) heap_pressure_grown(large_usable_size(span), large_usable_size(span));

@@ -9,8 +9,8 @@
  * needs one; when it exits its place is free. Where there are many threads already, one that comes shares at first, too, and gets
  * its own when it has allocated `share_first` times: most threads of thousands never do.
  *
- * After fork() the child has the forking thread only. The heaps of the others may have been in the middle of anything, so
- * the child never takes them over: their blocks stay usable, and freeing them is safe, but their memory is not reused.
+ * After fork() the child has the forking thread only. The heaps of the others are *left behind*: their threads may have been in the
+ * middle of anything. Their blocks stay usable, freeing them is safe, and inherit.c takes their memory over when it is needed.
  *
  * A fork holds the locks of what any thread may use, the shared heaps, the orphans and the space, so that they are whole in the
  * child. Since the forking thread may wait for any other meanwhile (space/fork.c), none waits for it:
@@ -58,6 +58,8 @@ __thread struct heap *thread_heap_lent __attribute__((tls_model("initial-exec"))
 static __thread struct heap *thread_shared __attribute__((tls_model("initial-exec")));
 static __thread uint32_t thread_shared_calls __attribute__((tls_model("initial-exec")));
 
+__thread volatile unsigned heap_hands __attribute__((tls_model("initial-exec")));
+
 struct heap heap_orphans = {.state = HEAP_SHARED};
 
 static struct {
@@ -72,7 +74,7 @@ static struct {
     size_t idle_count;
     size_t lockless; /* threads that have one */
     struct heap *looked_at; /* the heap that was last asked whether its thread is gone */
-    int32_t process; /* in which the heaps' threads are, since so many forks */
+    uint64_t process; /* platform_process_identity of that in which the heaps' threads are, since so many forks */
     uint32_t process_forks;
     size_t sharing; /* threads that have none */
 } registry;
@@ -203,7 +205,7 @@ struct heap *heap_make(enum heap_state state)
     return heap;
 }
 
-const struct heap *heap_youngest(void)
+struct heap *heap_youngest(void)
 {
     return __atomic_load_n(&registry.youngest, __ATOMIC_ACQUIRE);
 }
@@ -216,7 +218,7 @@ enum { LOOKED_AT = 4 };
 /* A child that shares our memory without being of our process (vfork, clone) does not see the threads of the others. */
 static bool is_process_of_heaps(void)
 {
-    int32_t process = platform_process_number();
+    uint64_t process = platform_process_identity();
     if (registry.process == 0 || registry.process_forks != registry.forks) {
         registry.process = process;
         registry.process_forks = registry.forks;
@@ -398,7 +400,9 @@ static struct heap *leaving_take(void)
 static void leaving_retire(void)
 {
     struct heap *heap;
+    heap_hands++;
     while (!platform_lock_is_held_by_fork(&heap_orphans.lock) && (heap = leaving_take()) != NULL) heap_retire(heap, 0);
+    heap_hands--;
 }
 
 static void share_no_more(void)
@@ -416,11 +420,13 @@ static void thread_exit_hook(void *unused)
 {
     (void)unused;
     struct heap *heap = thread_heap_own();
+    heap_hands++;
     thread_exits++;
     thread_heap = &heap_none; /* what retiring frees on the way goes straight to its owners */
     if (thread_takes_for_life()) platform_thread_exit_arm(&heap_none); /* the next round is ours too */
     if (heap == &heap_sharing) share_no_more();
     else if (heap != &heap_none) heap_retire(heap, 1);
+    heap_hands--;
     heap_background_thread_leaves();
 }
 
@@ -483,7 +489,7 @@ static struct heap *heap_borrow(void)
     return heap;
 }
 
-struct heap *heap_thread_enter(void)
+static struct heap *thread_enter(void)
 {
     struct heap *own = thread_heap_own();
     if (own->size != 0) return own; /* it was lent */
@@ -492,10 +498,19 @@ struct heap *heap_thread_enter(void)
     return heap_borrow();
 }
 
+struct heap *heap_thread_enter(void)
+{
+    heap_hands++;
+    struct heap *heap = thread_enter();
+    if (heap == NULL) heap_hands--;
+    return heap;
+}
+
 void heap_thread_leave(struct heap *heap)
 {
     if (heap_is_shared(heap)) platform_lock_release(&heap->lock);
     else if (UNLIKELY(thread_heap_own() != heap)) heap_retire(heap, 1); /* it was only borrowed */
+    heap_hands--;
 }
 
 void heap_divert(bool diverted)
@@ -509,10 +524,18 @@ void heap_divert(bool diverted)
     }
 }
 
+void heap_thread_early(void)
+{
+    if (thread_heap != NULL) return; /* it is no more, or not yet, so early */
+    thread_heap = thread_heap_kept = thread_heap_lent = &heap_none;
+    thread_exits = THREAD_EXITS_MAX + 1;
+}
+
 /* As a thread near its end: it borrows one for each call. */
 struct heap *heap_set_aside(void)
 {
     struct heap *heap = thread_heap;
+    heap_hands++;
     thread_heap = &heap_none;
     thread_exits += THREAD_EXITS_MAX + 1;
     return heap;
@@ -522,18 +545,21 @@ void heap_take_up(struct heap *heap)
 {
     thread_exits -= THREAD_EXITS_MAX + 1;
     thread_heap = heap;
+    heap_hands--;
 }
 
 /* ---- heaps without a thread ---------------------------------------------------------------------------------------------------- */
 
 static void settle_idle(struct heap *heap)
 {
+    heap_hands++;
     platform_lock_acquire(&registry.lock);
     bool ours = atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_IDLE;
     if (ours) idle_remove(heap);
     platform_lock_release(&registry.lock);
     /* Otherwise somebody else has taken it, after our blocks went in: they will look. */
     if (ours) heap_retire(heap, 0);
+    heap_hands--;
 }
 
 void heap_settle(struct heap *heap)
@@ -560,6 +586,7 @@ static struct span *fullest_orphan(unsigned bin)
 bool heap_adopt_span(struct heap *heap, unsigned bin)
 {
     heap_orphans_pass();
+    heap_inherit_pass();
     /* Racy on purpose: a hint, the lock decides. */
     if (LIKELY(__atomic_load_n(&heap_orphans.bins[bin].listed, __ATOMIC_RELAXED) == SPAN_NONE)) return false;
     if (!platform_lock_enter(&heap_orphans.lock)) return false;
@@ -732,6 +759,18 @@ static void heaps_go_on(const struct heap *own)
     }
 }
 
+/* Of all others it inherits what they have, but for those whose threads had ended and left them in order; and but for such as it has
+ * in hand itself. Then it does without. */
+static void heaps_stay_behind(const struct heap *own)
+{
+    if (heap_hands != 0) return;
+    for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
+        heap->left_behind =
+            heap != own && atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED;
+    for (struct heap *heap = registry.leaving; heap != NULL; heap = heap->next) heap->left_behind = false;
+    heap_inherit_expect();
+}
+
 /* Another thread was in the middle of something, which went no further. All heaps can be found, since they are put before the
  * first when they are complete; those that are idle say so. */
 static void registry_mend(void)
@@ -745,13 +784,36 @@ static void registry_mend(void)
 /* Whose blocks are usable, and never used again: as those of a thread that the child does not have. */
 static struct heap heap_lost;
 
+void heap_lose_span(struct span *span)
+{
+    atomic_store_explicit(&span->owner, &heap_lost, memory_order_relaxed);
+}
+
+void heap_orphan_restored(struct span *span, uint32_t live)
+{
+    heap_take_restored(&heap_orphans, span, live);
+}
+
+void heap_retire_left_behind(struct heap *heap)
+{
+    heap->left_behind = false;
+    heap_set_up_bins(heap);
+    pick_forget_all(&heap->guard);
+    pick_forget_all(&heap->sample);
+    atomic_store_explicit(&heap->inside, 0, memory_order_relaxed); /* wherever its thread was, here and below */
+    atomic_store_explicit(&heap->claimed, CLAIM_NONE, memory_order_relaxed);
+    atomic_store_explicit(&heap->claim_holds, false, memory_order_relaxed);
+    atomic_store_explicit(&heap->is_lent, false, memory_order_relaxed);
+    place_set(heap, NULL);
+    heap_retire(heap, 0);
+}
+
 /* Begin anew with a heap whose lists somebody was in the middle of. */
 static void heap_lose_spans(struct heap *heap)
 {
     for (uint32_t index = 0; index < space_spans(); index++) {
         struct span *span = span_at(index);
-        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)
-            atomic_store_explicit(&span->owner, &heap_lost, memory_order_relaxed);
+        if (atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) heap_lose_span(span);
     }
     heap_set_up_bins(heap);
 }
@@ -789,6 +851,7 @@ static void child_mend(void)
     registry.lockless = own->size != 0; /* not heap_none or heap_sharing */
     registry.forks++;
     heaps_go_on(own);
+    heaps_stay_behind(own);
     thread_numbers_correct();
     heap_pressure_fork_child();
     heap_background_fork_child();

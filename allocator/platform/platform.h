@@ -229,9 +229,16 @@ bool platform_thread_start(const char *name, void (*run)(void *), void *argument
  * the midst of it. */
 void platform_undisturbed(void (*act)(void *), void *argument);
 
+/* In a thread that blocks all signals: let in those that were sent to it alone and that the program handles. Tools that ask every thread
+ * of a process for its stack, or stop them all, wait for each. */
+void platform_answer_signals(void);
+
 /* Whether the calling thread comes after the first one where processors are short: by SCHED_IDLE or a higher nice value, which a thread
  * that it starts has, too, and may not be allowed to change. */
 bool platform_thread_ranks_below_first(void);
+
+/* Whether the calling thread has the credentials, the filters of system calls and the namespaces of the first one, as far as /proc says. */
+bool platform_thread_is_like_first(void);
 
 /* Whether the calling thread is in a sandbox (seccomp) that is not that of a container, or that cannot be told (sandbox.c). */
 bool platform_is_in_own_sandbox(void);
@@ -288,6 +295,9 @@ unsigned platform_node(void);
  * calls. */
 int32_t platform_thread_number(void);
 int32_t platform_process_number(void);
+/* The same, but that the first processes of two namespaces differ, as far as /proc says: one may be the other's child, and share its
+ * memory. */
+uint64_t platform_process_identity(void);
 bool platform_thread_exists(int32_t number);
 
 /* ---- limits on memory (cgroup.c) ------------------------------------------------------------------------ */

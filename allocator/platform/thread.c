@@ -1,5 +1,6 @@
 /* Processors, locks, fork, thread exit, and threads of the allocator's own. */
 #define _GNU_SOURCE
+#include "lines.h"
 #include "platform.h"
 
 #include <dlfcn.h>
@@ -245,20 +246,20 @@ static bool is_refused(uint64_t word)
 /* Of the fork that this thread has under way. */
 static __thread struct {
     void (*mend)(void); /* NULL: none */
-    int32_t process; /* that forks */
+    uint64_t process; /* that forks: platform_process_identity */
 } fork_watched __attribute__((tls_model("initial-exec")));
 
 void platform_fork_watch(void (*mend)(void))
 {
     fork_watched.mend = mend;
-    if (mend != NULL) fork_watched.process = platform_process_number();
+    if (mend != NULL) fork_watched.process = platform_process_identity();
 }
 
 /* Whether this is the child, in which locks have been mended now. */
 static bool mended_in_child(void)
 {
     void (*mend)(void) = fork_watched.mend;
-    if (LIKELY(mend == NULL) || platform_process_number() == fork_watched.process) return false;
+    if (LIKELY(mend == NULL) || platform_process_identity() == fork_watched.process) return false;
     fork_watched.mend = NULL;
     mend();
     return true;
@@ -625,6 +626,43 @@ bool platform_thread_is_last(void)
     return last;
 }
 
+/* ---- signals ------------------------------------------------------------------------------------------------- */
+
+/* The kernel's set of signals, of which its files write the digits. */
+static uint64_t signals_in(const char *line, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(line, name, length) == 0 ? strtoul(line + length, NULL, 16) : 0;
+}
+
+/* Those that somebody has sent to this very thread, and that the program handles. */
+static uint64_t signals_due(void)
+{
+    struct lines lines;
+    uint64_t sent = 0, handled = 0;
+    if (!lines_open(&lines, "/proc/thread-self/status")) return 0;
+    while (lines_next(&lines)) {
+        sent |= signals_in(lines.line, "SigPnd:\t");
+        handled |= signals_in(lines.line, "SigCgt:\t");
+    }
+    lines_close(&lines);
+    return sent & handled;
+}
+
+void platform_answer_signals(void)
+{
+    int saved = errno;
+    uint64_t pending = 0; /* also for the process: those are for other threads */
+    if (platform_call(SYS_rt_sigpending, &pending, sizeof pending) == 0 && pending != 0) {
+        uint64_t due = signals_due();
+        if (due != 0) {
+            platform_call(SYS_rt_sigprocmask, SIG_UNBLOCK, &due, NULL, sizeof due);
+            platform_call(SYS_rt_sigprocmask, SIG_BLOCK, &due, NULL, sizeof due);
+        }
+    }
+    errno = saved;
+}
+
 /* ---- whose code it is ------------------------------------------------------------------------------------ */
 
 static bool is_in_parts(const ElfW(Phdr) * parts, unsigned count, uintptr_t base, uintptr_t address)
@@ -703,6 +741,21 @@ int32_t platform_thread_number(void)
 int32_t platform_process_number(void)
 {
     return (int32_t)platform_call(SYS_getpid);
+}
+
+/* The number of a namespace of processes is below 2^32, and 0 where /proc does not say. Its link is read without opening a file. */
+uint64_t platform_process_identity(void)
+{
+    int32_t number = platform_process_number();
+    if (number != 1) return (uint64_t)number;
+    char name[64] = "";
+    int saved = errno;
+    long length = platform_call(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", name, sizeof name - 1);
+    errno = saved;
+    name[length > 0 ? length : 0] = '\0';
+    const char *digits = strchr(name, '[');
+    uint64_t space = digits == NULL ? SIZE_MAX : number_at(digits + 1);
+    return space == SIZE_MAX ? 1 : space << 32 | 1;
 }
 
 bool platform_thread_exists(int32_t number)

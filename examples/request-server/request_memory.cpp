@@ -20,8 +20,14 @@ class ordinary_resource : public std::pmr::memory_resource
     }
     void do_deallocate(void *object, std::size_t bytes, std::size_t alignment) override
     {
+#if __cpp_sized_deallocation // before clang 19 only with -fsized-deallocation
         if (is_ordinary(alignment)) ::operator delete(object, bytes);
         else ::operator delete(object, bytes, std::align_val_t(alignment));
+#else
+        (void)bytes;
+        if (is_ordinary(alignment)) ::operator delete(object);
+        else ::operator delete(object, std::align_val_t(alignment));
+#endif
     }
     bool do_is_equal(const std::pmr::memory_resource &other) const noexcept override
     {

@@ -41,6 +41,7 @@ extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attribute
 static bool purging_is_refused; // as where the process has locked its memory
 static std::atomic<bool> barriers_are_refused; // as by a sandbox
 static std::atomic<bool> threads_are_refused; // as by a limit
+static std::atomic<int> threads_started;
 static std::atomic<bool> signal_comes_at_start; // of the next thread: SIGUSR1, to whoever starts it
 static std::atomic<uint64_t> clock_ahead_ms;
 static std::atomic<int> threads_asked_about; // whether they sleep
@@ -68,6 +69,7 @@ bool __real_platform_thread_start(const char *name, void (*run)(void *), void *a
 bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority)
 {
     if (signal_comes_at_start.exchange(false)) raise(SIGUSR1);
+    threads_started++;
     return !threads_are_refused && __real_platform_thread_start(name, run, argument, low_priority);
 }
 int __real_platform_thread_sleep(int32_t number, const void *local);
@@ -270,6 +272,31 @@ TEST(Background, TakesNoSignals)
     });
 }
 
+// As tools do that ask each thread of a process for its stack. What is sent to the process is for others.
+TEST(Background, AnswersSignalsThatAreSentToIt)
+{
+    isolated::expect_passes([] {
+        static std::atomic<pid_t> answered;
+        struct sigaction action = {};
+        action.sa_handler = [](int) { answered = static_cast<pid_t>(syscall(SYS_gettid)); };
+        sigaction(SIGUSR1, &action, nullptr);
+        release_and_wait();
+        pid_t thread = other_thread();
+        EXPECT_EQ(0, syscall(SYS_tgkill, getpid(), thread, SIGUSR2)) << "ignored, since nobody handles it";
+        EXPECT_EQ(0, syscall(SYS_tgkill, getpid(), thread, SIGUSR1));
+        EXPECT_TRUE(comes_true([thread] { return answered == thread; }));
+        sigset_t one;
+        sigemptyset(&one);
+        sigaddset(&one, SIGUSR1);
+        sigprocmask(SIG_BLOCK, &one, nullptr);
+        answered = 0;
+        kill(getpid(), SIGUSR1);
+        EXPECT_EQ(0, syscall(SYS_tgkill, getpid(), thread, SIGUSR2));
+        sigprocmask(SIG_UNBLOCK, &one, nullptr);
+        EXPECT_EQ(getpid(), answered);
+    });
+}
+
 void *end_after_main(void *)
 {
     while (threads_now() > 3) usleep(1000); // main, which is dead, this one, and ours
@@ -321,6 +348,26 @@ TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
         release(list);
         release(allocate(100 * MIB, 1000));
         EXPECT_EQ(3u, threads_now());
+    });
+}
+
+// Of a thread that may less than the first one, or has other namespaces, it would be one more for good.
+TEST(Background, EndsWhereAThreadUnlikeTheFirstHasStartedIt)
+{
+    isolated::expect_passes([] {
+        hf_option_set("decay_ms", "1000000000");
+        Sleepers other(1, [] { release(allocate(MIB, 1000)); });
+        std::thread([] {
+            prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            threads_started = 0;
+            release(allocate(100 * MIB, MIB));
+            EXPECT_EQ(1, threads_started);
+            EXPECT_TRUE(comes_true([] { return threads_now() == 3; }));
+        }).join();
+        clock_ahead_ms = 2000;
+        release(allocate(100 * MIB, MIB));
+        EXPECT_EQ(2, threads_started);
+        EXPECT_TRUE(comes_true([] { return threads_now() == 3; })) << "one that was started by the first stays";
     });
 }
 

@@ -153,3 +153,27 @@ def test_the_libraries_call_no_function_by_name_that_is_not_listed(library: Path
         names = {name for name in names if not name.startswith("Zydis")}
         known |= set(OF_POOLS.split())
     assert names - {""} <= known
+
+
+@pytest.mark.parametrize("binding", ["lazy", "now"])
+def test_a_resolver_of_the_programs_may_allocate(
+    binding: str, library: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "early"
+    words = ["gcc", "-O1", "-fno-builtin", f"-Wl,-z,{binding}", PROGRAMS / "early.c"]
+    subprocess.run([*words, "-o", program], check=True)
+    done = run(program, preload=library, HEAPFIT_OPTIONS="stats_at_exit:1")
+    assert done.returncode == 0
+    assert "heapfit" in done.stderr, "the options are read so early, too"
+
+
+def test_objects_of_the_malloc_before_a_library_that_comes_late_are_told_of(
+    default_library: Path, tmp_path: Path
+) -> None:
+    program, shares = tmp_path / "late", tmp_path / "libshares.so"
+    words = ["gcc", "-O1", "-fno-builtin", "-fPIC", PROGRAMS / "late.c"]
+    runpath = [default_library, f"-Wl,-rpath,{default_library.parent}"]
+    subprocess.run([*words, "-shared", "-DSHARES", *runpath, "-o", shares], check=True)
+    subprocess.run([*words, "-o", program], check=True)
+    done = run(program, shares)
+    assert "loaded when the program had another malloc: preload it" in done.stderr

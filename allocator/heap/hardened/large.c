@@ -185,6 +185,7 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     uint32_t front = front_for(alignment);
     size_t usable = whole_pages(size);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap);
+    heap_inherit_pass();
     bool zeros = false;
     struct span *span =
         space_acquire(spans_of_object(front, usable), spans_of_alignment(alignment), SPAN_LARGE, &zeros);

@@ -1,0 +1,221 @@
+/* What a fork's child inherits: the memory in heaps of threads that it does not have.
+ *
+ * Such a thread may have been in the middle of changing its heap. So of each list as much is taken as can be followed from one free
+ * block to the next, and a block that is reached twice ends it. Blocks that no list reaches count as live: the worst that an
+ * unfinished change does is to lose some. The spans then become orphans, as after a thread's end. What the thread had collected for
+ * others, and others for it, is complete wherever it is found (remote.c), and goes on its way when the heap is retired.
+ *
+ * This reads every free block, and copies some pages: a child that calls exec soon is spared it. It is done once, when the child's
+ * heaps have got some spans from elsewhere.
+ */
+#include "heap.h"
+
+/* So many spans come first. */
+enum { SPANS_FIRST = 16 };
+
+/* Spans that are restored while the orphans' lock is held. */
+enum { SPANS_STEP = 16 };
+
+_Atomic(uint32_t) heap_inherit_after;
+
+void heap_inherit_expect(void)
+{
+    bool any = false;
+    for (const struct heap *heap = heap_youngest(); heap != NULL && !any; heap = heap->made_before)
+        any = heap->left_behind;
+    /* Relaxed: there is no other thread yet. */
+    atomic_store_explicit(&heap_inherit_after, any ? SPANS_FIRST : 0, memory_order_relaxed);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------------------------- */
+
+/* Which blocks of a span are free, by their numbers. */
+struct blocks {
+    uint64_t words[SPAN_SIZE / MALLOC_ALIGNMENT / 64];
+};
+
+/* Whether it is a block of the span's, and says that it is free. */
+static bool says_free(const struct span *span, uintptr_t block)
+{
+    uint32_t offset = (uint32_t)(block - span_start(span));
+    if (block - span_start(span) >= SPAN_SIZE || offset % span->block_size != 0) return false;
+    bool exists = offset + span->block_size <= SPAN_SIZE && (span->uncarved >> (offset >> CARVE_UNIT_LOG2) & 1) == 0;
+    return exists && block_looks_free(block);
+}
+
+/* Whether it was not there yet. */
+static bool blocks_add(struct blocks *blocks, const struct span *span, uintptr_t block)
+{
+    uint32_t number = (uint32_t)(block - span_start(span)) / span->block_size;
+    uint64_t bit = UINT64_C(1) << number % 64, *word = &blocks->words[number / 64];
+    bool added = (*word & bit) == 0;
+    *word |= bit;
+    return added;
+}
+
+struct followed {
+    uintptr_t last; /* 0: there is none */
+    uint32_t blocks;
+    bool to_end;
+};
+
+/* As far as a list can be followed. */
+static struct followed follow(const struct span *span, uintptr_t block)
+{
+    struct blocks seen = {{0}};
+    struct followed list = {.to_end = false};
+    while (!list_is_empty(block) && says_free(span, block) && blocks_add(&seen, span, block)) {
+        list.last = block;
+        list.blocks++;
+        block = list_next(block);
+    }
+    list.to_end = list_is_empty(block);
+    return list;
+}
+
+static void link_blocks(uintptr_t block, uintptr_t next)
+{
+    *block_words(block) = next ^ block ^ space.link_key;
+}
+
+/* ---- heaps -------------------------------------------------------------------------------------------------------- */
+
+static bool is_whole(const struct span *span)
+{
+    return span->bin < HEAP_BINS && !bin_is_mixed(span->bin) && span->block_size == bin_block_size(span->bin) &&
+           span->reciprocal == UINT32_MAX / span->block_size + 1;
+}
+
+/* A span of blocks whose owner was left behind; or NULL. Relaxed: no other thread changes the owner. */
+static struct span *span_left_behind(uint32_t index)
+{
+    struct span *span = span_at(index);
+    if (span_kind_read(span) != SPAN_BLOCKS) return NULL;
+    const struct heap *owner = atomic_load_explicit(&span->owner, memory_order_relaxed);
+    return owner != NULL && owner->left_behind ? span : NULL;
+}
+
+/* Put a list before what its span has. */
+static void join(uintptr_t first)
+{
+    size_t offset = first - space.base;
+    struct span *span = space_offset_is_foreign(offset) ? NULL : span_left_behind((uint32_t)(offset >> SPAN_SHIFT));
+    if (span == NULL || !is_whole(span)) return;
+    struct followed list = follow(span, first);
+    if (list.blocks == 0) return;
+    link_blocks(list.last, span->free);
+    span->free = first;
+}
+
+static void join_lists(struct heap *heap)
+{
+    for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
+        uintptr_t first = heap->free[bin];
+        heap->free[bin] = bin_nothing(heap);
+        if (!list_is_empty(first)) join(first);
+    }
+}
+
+/* Runs that the heap has kept, before a chain. */
+static uint32_t kept_runs(struct heap *heap, uint32_t chain)
+{
+    for (unsigned list = 0; list < CACHE_LISTS; list++) {
+        uint32_t index = heap->cache.lists[list];
+        while (index < space_spans()) {
+            struct span *run = span_at(index);
+            if (span_kind_read(run) != SPAN_METADATA || run_use(run) != heap->number + 1) break;
+            index = run->next;
+            run_use_set(run, RUN_ON_ITS_WAY);
+            run->next = chain;
+            chain = span_index(run);
+        }
+    }
+    cache_start(&heap->cache);
+    return chain;
+}
+
+/* For space_visit. */
+static void gather(const struct span *run, void *chain)
+{
+    struct span *span = span_left_behind(span_index(run));
+    if (span == NULL) return;
+    span->next = *(uint32_t *)chain;
+    *(uint32_t *)chain = span_index(span);
+}
+
+/* ---- spans: under the orphans' lock -------------------------------------------------------------------------------- */
+
+/* Blocks that exist. */
+static uint32_t carved_blocks(const struct span *span)
+{
+    uint32_t blocks = 0;
+    for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
+        uint32_t first, end = span_unit_blocks(span, unit, &first);
+        if ((span->uncarved >> unit & 1) == 0 && end > first) blocks += end - first;
+    }
+    return blocks;
+}
+
+static void restore(struct span *span)
+{
+    if (!is_whole(span)) {
+        heap_lose_span(span);
+        return;
+    }
+    struct followed list = follow(span, span->free);
+    if (list.blocks == 0) span->free = span_list_end(span);
+    else if (!list.to_end) link_blocks(list.last, span_list_end(span));
+    span->carved = (uint16_t)carved_blocks(span);
+    span->zeros = false;
+    heap_orphan_restored(span, span->carved - list.blocks);
+}
+
+/* False: a fork has the orphans. */
+static bool restore_some(uint32_t *chain)
+{
+    if (!platform_lock_enter(&heap_orphans.lock)) return false;
+    for (int i = 0; i < SPANS_STEP && *chain != SPAN_NONE; i++) {
+        struct span *span = span_at(*chain);
+        *chain = span->next;
+        restore(span);
+    }
+    platform_lock_release(&heap_orphans.lock);
+    return true;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* The calling thread is the only one that is here. */
+static void inherit(void)
+{
+    uint32_t spans = SPAN_NONE, kept = SPAN_NONE;
+    for (struct heap *heap = heap_youngest(); heap != NULL; heap = heap->made_before) {
+        if (!heap->left_behind) continue;
+        join_lists(heap);
+        kept = kept_runs(heap, kept);
+    }
+    cache_release(kept);
+    space_visit(gather, &spans);
+    while (spans != SPAN_NONE)
+        if (!restore_some(&spans)) {
+            /* Release: whoever goes on with it sees what has been done. */
+            atomic_store_explicit(&heap_inherit_after, 1, memory_order_release);
+            return;
+        }
+    for (struct heap *heap = heap_youngest(); heap != NULL; heap = heap->made_before)
+        if (heap->left_behind) heap_retire_left_behind(heap);
+}
+
+COLD void heap_inherit_look(void)
+{
+    uint32_t after = atomic_load_explicit(&heap_inherit_after, memory_order_relaxed);
+    do {
+        if (after == 0) return;
+        /* Acquire: pairs with the release above. */
+    } while (!atomic_compare_exchange_weak_explicit(&heap_inherit_after, &after, after - 1, memory_order_acquire,
+                                                    memory_order_relaxed));
+    if (after != 1) return;
+    heap_hands++;
+    inherit();
+    heap_hands--;
+}
