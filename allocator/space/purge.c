@@ -235,6 +235,17 @@ static bool is_worth_purging(void)
     return spans_dirty() >= (worth > PURGE_WORTH_SPANS ? worth : PURGE_WORTH_SPANS);
 }
 
+/* Since when the oldest dirty run has been free. */
+static uint64_t oldest_since(uint64_t now)
+{
+    uint64_t since = now;
+    for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
+        uint32_t oldest = space_state.pools[pool].oldest;
+        if (oldest != SPAN_NONE && span_age(span_at(oldest), now) > age_at(now, since)) since = span_since(span_at(oldest));
+    }
+    return since;
+}
+
 /* Purge at most so many spans because of their age. */
 static enum space_left purge_old(uint32_t most)
 {
@@ -242,8 +253,11 @@ static enum space_left purge_old(uint32_t most)
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG; /* who knows: the lock is lost */
     if (decay == DECAY_NEVER || !is_worth_purging()) return SPACE_LEFT_NONE;
+    uint64_t now = platform_clock_ms(), since = oldest_since(now);
+    uint32_t age = patience_age(decay, now), before = most;
     for (unsigned pool = DIRTY; pool < pools_end() && most != 0; pool++)
-        most = pool_purge_older_than(&space_state.pools[pool], decay, most);
+        most = pool_purge_older_than(&space_state.pools[pool], age, most);
+    if (before != most) patience_purged(before - most, since, now);
     if (UNLIKELY(!space_is_whole(SPACE_WHOLE))) return SPACE_LEFT_YOUNG;
     if (spans_dirty() == 0 || purge_is_hopeless()) return SPACE_LEFT_NONE;
     return most == 0 ? SPACE_LEFT_OLD : SPACE_LEFT_YOUNG;

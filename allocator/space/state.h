@@ -55,6 +55,16 @@ struct huge_trial {
     uint32_t needed;
 };
 
+/* See patience.c. */
+struct patience {
+    uint64_t rests_since; /* when the first of `purged` were freed; clock in ms, as all here */
+    uint32_t purged, taken; /* spans, because of their age, and again since */
+    uint32_t times; /* that it was in vain, one after the other */
+    uint64_t age_ms; /* to which runs are kept then; 0: it is not known */
+    uint32_t peak, peak_before; /* the most spans in use at once, since peak_since and as long before */
+    uint64_t peak_since;
+};
+
 struct space_state {
     platform_lock lock; /* all that follows, but for the last lines */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
@@ -62,6 +72,7 @@ struct space_state {
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
     uint64_t refused_at;
     uint64_t aged_at; /* when a release last looked for old runs */
+    struct patience patience;
     uint32_t capacity; /* spans that may be reserved, in time */
     uint32_t reserved; /* spans that are */
     size_t table_reserved; /* bytes */
@@ -145,6 +156,19 @@ ALWAYS_INLINE uint32_t spans_handed_out(void)
 {
     return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty() - spans_zeroed();
 }
+
+/* ---- how long what is dirty is kept (patience.c) ---------------------------------------------------------------- */
+
+/* So many spans are in use now. */
+ALWAYS_INLINE void patience_used(void)
+{
+    uint32_t used = spans_handed_out();
+    if (used > space_state.patience.peak) space_state.patience.peak = used;
+}
+/* So many have been purged because of their age, the first of them free since then; so many clean ones are taken; and the age to purge at. */
+void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
+void patience_taken(uint32_t spans);
+uint32_t patience_age(uint32_t decay_ms, uint64_t now);
 
 /* ---- the lock, and what may be done while a fork has it (fork.c) ------------------------------------------------- */
 

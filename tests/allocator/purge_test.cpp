@@ -111,6 +111,69 @@ TEST(Age, OneCallGivesBackAsMuchAsItReleases)
         1024 * MIB);
 }
 
+// ---- how long, where a program comes back for it ---------------------------------------------------------------------
+
+constexpr uint32_t BURST_SPANS = 4 * STEP_SPANS;
+
+void let_go_what_is_due()
+{
+    while (space_purge_old() == SPACE_LEFT_OLD) {
+    }
+}
+
+// What is in use for a moment, after so long a rest; returns how much of it the kernel has got meanwhile.
+size_t burst_after(uint64_t rest)
+{
+    size_t before = purge_bytes;
+    let_pass(rest);
+    let_go_what_is_due();
+    space_release(acquire(BURST_SPANS));
+    return purge_bytes - before;
+}
+
+TEST(Patience, IsLearntFromBurstsThatComeAgain)
+{
+    in_new_space([] {
+        space_settings.decay_ms = DECAY;
+        burst_after(0);
+        for (int i = 0; i < 2; i++) EXPECT_EQ(4 * PURGE_STEP, burst_after(3 * DECAY)) << "it is not known yet";
+        for (int i = 0; i < 20; i++) EXPECT_EQ(0u, burst_after(3 * DECAY)) << i;
+        let_pass(4 * DECAY);
+        let_go_what_is_due();
+        EXPECT_EQ(0u, figures_now().dirty) << "when they cease";
+        burst_after(20 * DECAY);
+        EXPECT_EQ(4 * PURGE_STEP, burst_after(3 * DECAY)) << "what was learnt is forgotten";
+    });
+}
+
+TEST(Patience, EndsWhereBurstsAreTooFarApart)
+{
+    in_new_space([] {
+        space_settings.decay_ms = DECAY;
+        burst_after(0);
+        for (int i = 0; i < 10; i++) EXPECT_EQ(4 * PURGE_STEP, burst_after(9 * DECAY)) << i;
+    });
+}
+
+// As much is let go as is in use, and something else is taken: that is no rest.
+TEST(Patience, IsNotHadWithMoreThanHalfOfWhatIsInUse)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            struct span *used = acquire(BURST_SPANS);
+            for (uint32_t i = 1; i < 10; i++) {
+                struct span *next = acquire(BURST_SPANS + i);
+                space_release(used);
+                used = next;
+                let_pass(2 * DECAY);
+                let_go_what_is_due();
+                EXPECT_LE(figures_now().dirty, BURST_SPANS * SPAN_SIZE / 2) << i;
+            }
+        },
+        1024 * MIB);
+}
+
 // ---- what the kernel refuses ----------------------------------------------------------------------------------------
 
 // The kernel's own call: sanitizers have a mlock that does nothing.
