@@ -155,6 +155,28 @@ struct place {
     struct huge_trial trial; /* of its huge pages, once the lock is free */
 };
 
+/* Where address space is short, the free run before the frontier is the beginning of a longer one. */
+static struct place acquire_over_frontier(uint32_t spans, uint32_t alignment, unsigned own)
+{
+    struct place nothing = {.index = SPAN_NONE};
+    uint32_t end = space_state.frontier;
+    const struct span *last = span_at(end - 1);
+    if (end == 0 || span_kind_read(last) != SPAN_FREE || (last->pool != CLEAN && last->pool != own)) return nothing;
+    struct span *run = span_at(end - last->run_spans);
+    bool is_clean = last->pool == CLEAN;
+    uint32_t index = index_aligned(span_index(run), alignment);
+    uint64_t wanted = (uint64_t)index + spans;
+    if (index >= end || wanted <= end || wanted > space_state.capacity) return nothing;
+    if (!frontier_raise((uint32_t)wanted - end)) return nothing;
+    run_cut(run, index, end - index);
+    span_at(end - 1)->kind = SPAN_FREE; /* inside now */
+    if (is_clean && UNLIKELY(!commit_again(index, end - index))) {
+        run_free(index, spans, CLEAN, 0);
+        return nothing;
+    }
+    return (struct place){.index = index, .zeroed = is_clean};
+}
+
 /* Dirty memory of the own node costs nothing, clean memory and new address space cost page faults; a run of another
  * node costs a system call on top, and takes from that node what its threads are about to use again. So it comes
  * last: as long as there is address space, what lies dirty elsewhere takes up memory of that node only, which is not
@@ -168,6 +190,8 @@ static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
     index = acquire_from_pool(spans, alignment, CLEAN);
     if (index == SPAN_NONE) index = acquire_from_frontier(spans, alignment);
     if (index != SPAN_NONE) return (struct place){.index = index, .zeroed = true};
+    struct place over = acquire_over_frontier(spans, alignment, own);
+    if (over.index != SPAN_NONE) return over;
     index = acquire_from_other_nodes(spans, alignment, own);
     return (struct place){.index = index, .is_foreign = index != SPAN_NONE};
 }

@@ -229,4 +229,24 @@ TEST(Space, ARandomWalkKeepsRunsApartAndTheTableSound)
     });
 }
 
+// As where a limit leaves no more addresses: a run longer than what is beyond the frontier begins before it.
+TEST(Frontier, AFreeRunBeforeItIsTheBeginningOfALongerOne)
+{
+    for (uint32_t alignment : {1, 16})
+        for (bool purged : {false, true})
+            in_new_space([=] {
+                struct span *run = acquire(600);
+                std::memset(bytes_of(run), 1, 600 * SPAN_SIZE);
+                space_release(run);
+                if (purged) space_purge_all();
+                bool zeroed = !purged;
+                struct span *longer = space_acquire(900, alignment, SPAN_LARGE, &zeroed);
+                ASSERT_NE(nullptr, longer);
+                EXPECT_EQ(purged, zeroed);
+                std::memset(bytes_of(longer), 2, 900 * SPAN_SIZE);
+                space_walker::check();
+                space_release(longer);
+            });
+}
+
 } // namespace
