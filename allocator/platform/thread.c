@@ -58,11 +58,20 @@ unsigned platform_processors(void)
 /* ---- waiting ------------------------------------------------------------------------------------- */
 
 /* Numbers of linux/futex.h: the kernel's headers need not be there beside musl's. */
-enum { FUTEX_WAIT_PRIVATE = 128 | 0, FUTEX_WAKE_PRIVATE = 128 | 1 };
+enum { FUTEX_WAIT_PRIVATE = 128 | 0, FUTEX_WAKE_PRIVATE = 128 | 1, FUTEX_CMP_REQUEUE_PRIVATE = 128 | 4 };
 
 static void futex_wait(_Atomic(uint32_t) *word, uint32_t expected)
 {
     platform_call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+/* The kernel compares the word before it moves none of those who wait there to where they are. */
+bool platform_word_is_readable(const void *word)
+{
+    int saved = errno;
+    bool readable = platform_call(SYS_futex, word, FUTEX_CMP_REQUEUE_PRIVATE, 0, 0L, word, 0) == 0 || errno != EFAULT;
+    errno = saved;
+    return readable;
 }
 
 static void futex_wake(_Atomic(uint32_t) *word, int threads)

@@ -168,7 +168,6 @@ void space_fork_child(void)
 {
     platform_lock_mend(&space_state.beside);
     reservation_fork_child();
-    huge_pages_fork_child();
     platform_lock_fork_end_in_child(&space_state.lock);
     space_state.inherited = true;
     space_leave(space_enter());

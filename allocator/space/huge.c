@@ -123,8 +123,8 @@ static bool is_dense(void)
  * They get huge pages once so many in a row, looked at when they were freed or moved, had been filled. */
 enum { BLOCKS_FILLED = 2 };
 
-/* Relaxed: a hint, which stands for itself. */
-static _Atomic(uint32_t) blocks_filled;
+/* So many were last filled, one after the other; less than 0: were not. Relaxed: a hint, which stands for itself. */
+static _Atomic(int32_t) blocks_filled;
 
 static bool are_blocks_filled(void)
 {
@@ -132,7 +132,8 @@ static bool are_blocks_filled(void)
 }
 
 /* A page that nobody has touched reads as zeros, and stays the kernel's page of zeros when it is read. Of so many pages of a block,
- * evenly apart, at most so few may read so. Not its ends: there programs put guards of their own. */
+ * evenly apart, at most so few may read so. Those that the program has made inaccessible, as it may until it frees the block, or that
+ * a fork has left out, are no more than that. */
 enum { PAGES_LOOKED_AT = 16, PAGES_UNTOUCHED = 1 };
 
 static bool is_filled(const struct span *first)
@@ -141,23 +142,15 @@ static bool is_filled(const struct span *first)
     unsigned untouched = 0;
     for (size_t i = 1; i <= PAGES_LOOKED_AT && untouched <= PAGES_UNTOUCHED; i++) {
         size_t offset = bytes / (PAGES_LOOKED_AT + 1) * i & ~(page - 1);
-        if (reads_as_zeros((const char *)span_start(first) + offset, page)) untouched++;
+        const char *at = (const char *)span_start(first) + offset;
+        if (!platform_word_is_readable(at) || reads_as_zeros(at, page)) untouched++;
     }
     return untouched <= PAGES_UNTOUCHED;
 }
 
-/* In a fork's child pages of a block may be missing that the program has kept from it (MADV_DONTFORK). Written there, while it has
- * one thread. */
-static bool is_child;
-
-void huge_pages_fork_child(void)
-{
-    is_child = true;
-}
-
 static bool is_looked_at(void)
 {
-    return space_settings.huge_pages == HUGE_PAGES_AUTO && !is_child;
+    return space_settings.huge_pages == HUGE_PAGES_AUTO;
 }
 
 bool space_block_is_filled(const struct span *first)
@@ -165,12 +158,20 @@ bool space_block_is_filled(const struct span *first)
     return is_looked_at() && first->run_spans >= SPACE_BLOCK_SPANS && is_filled(first);
 }
 
+/* After so many alike in a row, one of so many is looked at: a look takes system calls. */
+enum { BLOCKS_FOR_SURE = 16, BLOCKS_PER_LOOK = 8 };
+static __thread uint8_t blocks_ended __attribute__((tls_model("initial-exec")));
+
 void space_block_end_slow(const struct span *first)
 {
     if (!is_looked_at()) return;
-    uint32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
-    uint32_t now = !is_filled(first) ? 0 : row < BLOCKS_FILLED ? row + 1 : row;
-    if (now != row) atomic_store_explicit(&blocks_filled, now, memory_order_relaxed);
+    int32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
+    bool is_sure = row == BLOCKS_FOR_SURE || row == -BLOCKS_FOR_SURE;
+    if (is_sure && ++blocks_ended % BLOCKS_PER_LOOK != 0) return;
+    bool filled = is_filled(first);
+    int32_t now = filled == (row > 0) ? row + (filled ? 1 : -1) : filled ? 1 : -1;
+    if (is_sure && filled == (row > 0)) return;
+    atomic_store_explicit(&blocks_filled, now, memory_order_relaxed);
 }
 
 /* A block that is not known to be filled does without what was said for the sake of those that were here before. */

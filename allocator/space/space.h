@@ -210,8 +210,7 @@ void space_dense_spans_add(int32_t spans);
 #define SPACE_BLOCK_SPANS 8
 void space_block_spans_add(int32_t spans);
 
-/* Whether the owner of a run has filled it, if it is a block. Reads some of its pages; false where nobody would ask for huge pages, and
- * in a fork's child. */
+/* Whether the owner of a run has filled it, if it is a block. Reads some of its pages; false where nobody would ask for huge pages. */
 bool space_block_is_filled(const struct span *first);
 
 /* A run is about to be released or moved: if it is a block, the next ones are expected to be filled as it is. */

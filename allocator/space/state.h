@@ -261,7 +261,6 @@ ALWAYS_INLINE uint32_t unit_round_up(uint32_t index)
 }
 
 void huge_pages_start(void);
-void huge_pages_fork_child(void);
 
 /* Ask for huge pages for the whole units in [from, to) spans. */
 void huge_pages_advise(uint32_t from, uint32_t to);

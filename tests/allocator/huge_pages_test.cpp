@@ -346,6 +346,19 @@ TEST(Advice, ABlockWhosePagesAForkHasLeftOutIsFreedInTheChild)
     });
 }
 
+TEST(Advice, ABlockThatIsPartlyInaccessibleIsFreed)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        char *closed = block(16 * MIB), *hole = block(16 * MIB);
+        touch_pages(closed, 16 * MIB);
+        touch_pages(hole, 16 * MIB);
+        ASSERT_EQ(0, mprotect(closed + 4 * MIB, 8 * MIB, PROT_NONE));
+        ASSERT_EQ(0, munmap(hole + 4 * MIB, 8 * MIB));
+        heap_free(closed);
+        heap_free(hole);
+    });
+}
+
 // Half of the last span of a block of 96 KiB is never touched; one of 126 KiB fills both.
 TEST(Advice, DependsOnHowMuchOfTheirLastSpanBlocksUse)
 {
