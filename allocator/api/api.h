@@ -47,9 +47,6 @@ void explain_print(int file);
 #define pools_fork_child() ((void)0)
 #endif
 
-/* Whether the program calls ours (dlopen.c, in the shared libraries). */
-bool malloc_is_ours(void);
-
 /* malloc as this library defines it, whichever is in force; weak, since malloc.c may be left out. */
 extern void *own_malloc(size_t size) __attribute__((weak, visibility("hidden")));
 

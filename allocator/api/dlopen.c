@@ -18,18 +18,18 @@
 
 typedef void *open_function(const char *file, int mode);
 
-/* Not by the address: a program that is linked at a fixed place has one of its own for malloc. */
-bool malloc_is_ours(void)
+/* Not by the address: a program that is linked at a fixed place has one of its own for malloc. What another one has given is kept,
+ * since `free` may be ours all the same. */
+__attribute__((constructor)) static void learn_whose_malloc_is(void)
 {
     void *object = malloc(1);
-    bool is = object != NULL && hf_is_ours(object);
-    free(object);
-    return is;
+    heap_settings.malloc_is_another = object != NULL && !hf_is_ours(object);
+    if (!heap_settings.malloc_is_another) free(object);
 }
 
 static int mode_in_force(int mode)
 {
-    bool leave_out = (mode & RTLD_DEEPBIND) != 0 && !options_deepbind() && malloc_is_ours();
+    bool leave_out = (mode & RTLD_DEEPBIND) != 0 && !options_deepbind() && !heap_settings.malloc_is_another;
     return leave_out ? mode & ~RTLD_DEEPBIND : mode;
 }
 

@@ -22,5 +22,4 @@ static void chosen(void) __attribute__((ifunc("choose")));
 __attribute__((constructor)) static void start(void)
 {
     chosen(); /* what is called is relocated, and what is relocated calls the resolver */
-    heap_settings.malloc_is_another = !malloc_is_ours();
 }

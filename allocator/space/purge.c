@@ -288,6 +288,7 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
     space_state.aged_at = now;
     uint32_t released = space_state.pools[pool].released;
     space_state.pools[pool].released = 0;
+    patience_used(spans_handed_out() + released); /* the most of them, when they begin to come back */
     purge_old(released + PIECE_SPANS);
 }
 

@@ -238,7 +238,6 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     unsigned own = DIRTY + node_here();
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
-    patience_used();
     if (place->zeroed) patience_taken(spans);
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);

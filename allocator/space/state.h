@@ -72,7 +72,6 @@ struct space_state {
     bool purge_from_end; /* of a run that is purged in pieces, the last comes first */
     uint64_t refused_at;
     uint64_t aged_at; /* when a release last looked for old runs */
-    struct patience patience;
     uint32_t capacity; /* spans that may be reserved, in time */
     uint32_t reserved; /* spans that are */
     size_t table_reserved; /* bytes */
@@ -93,6 +92,7 @@ struct space_state {
     char *metadata_next, *metadata_end;
     size_t commit_calls;
     _Atomic(uint8_t) message; /* see huge_pages_say */
+    struct patience patience;
     bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
     /* Without the lock. */
     platform_lock beside; /* see fork.c */
@@ -159,10 +159,9 @@ ALWAYS_INLINE uint32_t spans_handed_out(void)
 
 /* ---- how long what is dirty is kept (patience.c) ---------------------------------------------------------------- */
 
-/* So many spans are in use now. */
-ALWAYS_INLINE void patience_used(void)
+/* So many spans are in use, or were a moment ago. */
+ALWAYS_INLINE void patience_used(uint32_t used)
 {
-    uint32_t used = spans_handed_out();
     if (used > space_state.patience.peak) space_state.patience.peak = used;
 }
 /* So many have been purged because of their age, the first of them free since then; so many clean ones are taken; and the age to purge at. */

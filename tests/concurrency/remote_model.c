@@ -353,6 +353,15 @@ void heap_background_consider(void) {}
 
 void heap_background_fork_child(void) {}
 void heap_pressure_fork_child(void) {}
+_Atomic(uint32_t) heap_inherit_after;
+void heap_inherit_expect(void) {}
+void heap_inherit_look(void) {}
+void heap_take_restored(struct heap *heap, struct span *span, uint32_t live)
+{
+    (void)heap;
+    (void)span;
+    (void)live;
+}
 
 void heap_background_start(const void *caller)
 {
@@ -383,7 +392,7 @@ int32_t platform_thread_number(void)
     return 1;
 }
 
-int32_t platform_process_number(void)
+uint64_t platform_process_identity(void)
 {
     return 1;
 }
