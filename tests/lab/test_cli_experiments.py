@@ -146,13 +146,3 @@ def test_a_senseless_experiment_is_refused_before_anything_runs(
     result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
     assert_one_line(result, 2, said)
     assert not (tmp_path / "out").exists()
-
-
-def test_another_studys_journal_is_left_alone(run_heapfit: Heapfit, finished: Path) -> None:
-    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
-    study = finished.parent / "mine.toml"
-    changed = study.with_name("changed.toml")
-    changed.write_text(study.read_text().replace("threads = [1, 2]", "threads = [1, 3]"))
-    result = run_heapfit("study", "run", changed, "--out", finished)
-    assert_one_line(result, 2, ["holds another study: factors differ", "mine.toml"])
-    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before

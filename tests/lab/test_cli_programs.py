@@ -8,7 +8,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
@@ -81,10 +80,6 @@ def test_programs_are_compared_under_each_allocator(
     assert len([v for v in summary["verdicts"] if v["metric"] == "peak_rss_bytes"]) == 6
 
 
-def trial(summary: dict[str, Any], status: str) -> list[str]:
-    return [t["planned"]["allocator"] for t in summary["problems"] if t["status"] == status]
-
-
 def test_builds_may_print_different_things_and_that_is_said(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -100,27 +95,6 @@ def test_builds_may_print_different_things_and_that_is_said(
     assert "new prints something different from old, in trials that are good all the same" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["other_output"] == ["new"]
-
-
-def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    build(tmp_path, "a", "print 1;")
-    count = tmp_path / "count"
-    build(
-        tmp_path,
-        "b",
-        f"open my $f, '>>', '{count}'; my $n = -s $f; print $f '.'; close $f;"
-        f"kill 'SEGV', $$ if $n == 2; print 1;",
-    )
-    command = ["compare", "--programs", "old=./a,new=./b", "--replicates", "4", "--cores", "1"]
-    result = run_heapfit(*command, "--out", "out", "--json", "--", "{program}", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    assert trial(summary, "failed") == ["new"]
-    [wall] = [v for v in summary["verdicts"] if v["metric"] == "wall_s"]
-    assert (wall["first"], wall["second"]) == ("old", "new")
-    assert wall["blocks"] == 3
 
 
 @pytest.mark.parametrize(

@@ -32,20 +32,6 @@ def report_of(folder: Path) -> dict[str, Any]:
     return report
 
 
-def test_the_catalogue_of_studies_lists_the_core_study(run_heapfit: Heapfit) -> None:
-    listed = json.loads(run_heapfit("study", "list", "--json").stdout)
-    assert "core" in [study["name"] for study in listed]
-    assert "core" in run_heapfit("study").stdout
-
-
-def test_every_workload_and_probe_is_a_study_of_its_own(finished: Path) -> None:
-    for name in [*WORKLOADS, "small-sleeper"]:
-        assert (finished / name / "report.html").is_file()
-    # Without warm-ups one trial of the baseline is the reference; a probe runs once under each.
-    counts = [len(trials_in(finished / name)) for name in [*WORKLOADS, "small-sleeper"]]
-    assert counts == [1 + 2 * 2, 1 + 2 * 2, 1 + 2]
-
-
 def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path) -> None:
     time_figure, memory = report_of(finished)["figures"]
     for name in WORKLOADS:

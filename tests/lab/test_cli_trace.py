@@ -16,23 +16,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return service().write(tmp_path_factory.mktemp("trace") / "service.hft")
 
 
-def test_info_says_what_was_recorded(run_heapfit: Heapfit, trace: Path) -> None:
-    result = run_heapfit("trace", "info", trace)
-    assert result.returncode == 0, result.stderr
-    totals = Answers(service().calls).totals
-    for words in (
-        "service --config /etc/secret.conf (process 4711)",
-        "every call, 9 call sites; allocator /usr/lib/libc.so.6",
-        f"{totals.events:,} events",
-        "of 5 threads",
-        f"{totals.reallocs:,} of them reallocs",
-        "worker-2",
-        "ended: exit",
-    ):
-        assert words in result.stdout
-    assert result.stderr == ""
-
-
 def test_info_warns_of_what_is_wrong_with_a_file(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path
 ) -> None:

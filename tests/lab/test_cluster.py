@@ -19,7 +19,6 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.statistics import read, summarise
 from heapfit.study import Progress, blocks, load
 from heapfit.study.cluster import Cluster
 from loopback import accepts, free_port
@@ -175,28 +174,6 @@ def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -
     rest = waiting.take("two", {"two"})
     assert rest is begun
     assert rest.missing == [planned[1]]
-
-
-def test_trials_are_compared_within_a_machine_only() -> None:
-    study = study_of_two(replicates=1)
-    ran = [("glibc", "one", 1.0), ("other", "two", 3.0)]
-    trials = [
-        Trial(
-            planned=next(p for p in study.plan if p.allocator == name and not p.warmup),
-            status=TrialStatus.OK,
-            started=study.created,
-            metrics={"wall_s": wall_s},
-            machine=machine,
-        )
-        for name, machine, wall_s in ran
-    ]
-
-    def ratio(trials: list[Trial]) -> float | None:
-        verdicts = summarise(read(study, trials)).verdicts
-        return next((v.turned().estimate for v in verdicts if v.metric == "wall_s"), None)
-
-    assert ratio(trials) is None
-    assert ratio([trials[0], trials[1].model_copy(update={"machine": "one"})]) == pytest.approx(3.0)
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

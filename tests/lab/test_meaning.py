@@ -6,16 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from engine_helpers import study_of, workload
 from heapfit.files import replacing, replacing_folder
-from heapfit.meaning import deciding_metrics
-
-
-def test_proportional_memory_decides_where_a_study_asks_for_it() -> None:
-    study = study_of(workload("true"), measured=["peak_pss_bytes"])
-    assert [metric.name for metric in deciding_metrics(study)] == [
-        "wall_s", "peak_rss_bytes", "peak_pss_bytes",
-    ]  # fmt: skip
 
 
 def half_done(making: AbstractContextManager[Path]) -> None:

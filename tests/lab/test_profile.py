@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import profile_tables
 import pytest
-from heapfit import interpreters
-from heapfit.gate import against
-from heapfit.profile import analyse, bins, tables, tally, trace
+from heapfit.profile import analyse
 from heapfit.profile.advice import memory
 from heapfit.profile.answers import content
 from heapfit.profile.model import Amount, Profile
-from heapfit.profile.sections import bursts, lifetimes, recording, sizes
+from heapfit.profile.sections import recording
 from heapfit.profile.tally import merged
-from heapfit.trace import ending
-from heapfit.trace import sites as trace_sites
 from heapfit.trace.native import Problems
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
@@ -116,18 +110,6 @@ def product_limit(lived: Sequence[tuple[int, bool]], part: float) -> float | Non
 # ----------------------------------------------------------------------- threads, realloc
 
 
-def test_the_flow_says_who_frees_whose(made: Made) -> None:
-    sharing = made(BLOCKS, threads=("a", "b", "c")).sharing
-    expected = Counter(
-        ("abc"[b.born_thread], "abc"[b.died_thread]) for b in BLOCKS if b.died_thread is not None
-    )
-    names = sharing.threads
-    assert {(names[f.born], names[f.died]): f.amount.objects for f in sharing.flow} == expected
-    remote = sum(n for (born, died), n in expected.items() if born != died)
-    assert sharing.remote.objects == remote
-    assert sharing.remote_share == pytest.approx(remote / sum(expected.values()))
-
-
 def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
     blocks = [
         Block(100, 0, 10, died_kind=REALLOC, id=1, address=4096),
@@ -195,14 +177,6 @@ def test_the_course_adds_up(made: Made) -> None:
     assert [each for each in course.resident if each is not None] == list(resident.values())
     assert course.resident[250_000 // course.step_ns] == 3 << 20
     assert recording.resident_most == 3 << 20
-
-
-def test_what_lives_at_the_end_is_told_by_when_it_was_born(made: Made) -> None:
-    leaks = made(BLOCKS, threads=NAMES).leaks
-    living = [block for block in BLOCKS if block.died_ns is None]
-    assert plain(leaks.amount) == (len(living), sum(block.size for block in living))
-    tenths = Counter((block.id - 1) * 10 // len(BLOCKS) for block in living)
-    assert [each.objects for each in leaks.born] == [tenths[i] for i in range(10)]
 
 
 def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_is_live(
@@ -399,29 +373,3 @@ def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_pa
     profile = analyse.profile(analyse.count(tmp_path / "none"))
     assert profile.totals.allocations == Amount()
     assert profile.recordings[0].course.live_bytes == [0]
-
-
-# ----------------------------------------------------------------------- examples
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        bins,
-        tally,
-        trace,
-        interpreters,
-        bursts,
-        lifetimes,
-        sizes,
-        recording,
-        ending,
-        trace_sites,
-        tables,
-        against,
-    ],
-)
-def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
-    outcome = doctest.testmod(module)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0

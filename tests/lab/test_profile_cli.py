@@ -44,26 +44,6 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
     assert (tmp_path / "service.html").read_text().startswith("<!")
 
 
-def test_as_json_it_has_the_profile_and_the_advice(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    page = tmp_path / "page.html"
-    done = run_heapfit("profile", folder, "--json", "--page", page, "--allocators", "glibc")
-    answer = json.loads(done.stdout)
-    assert answer["profile"]["totals"]["allocations"]["objects"] == 500
-    assert all(each["sentence"] for each in answer["advice"].values())
-    assert page.is_file()
-
-
-def test_several_traces_are_one_profile(
-    run_heapfit: Heapfit, tmp_path: Path, folders: list[Path]
-) -> None:
-    page = tmp_path / "page.html"
-    done = run_heapfit("profile", *folders, "--json", "--page", page, "--allocators", "glibc")
-    profile = json.loads(done.stdout)["profile"]
-    assert profile["totals"]["allocations"]["objects"] == 2500
-    assert len(profile["recordings"]) == 5
-
-
 # ----------------------------------------------------------------------- recordings
 
 

@@ -17,11 +17,11 @@ from conftest import Heapfit, assert_one_line
 from heapfit.flames.tree import Tree, grow
 from heapfit.names import passes_on, shortened
 from heapfit.profile.analyse import count, profile
-from heapfit.profile.page import page, save_page
+from heapfit.profile.page import save_page
 from heapfit.profile.sections import flames
 from heapfit.profile.tally import merged
 from profile_data import calm, changed
-from profile_tables import Block, SiteRow, Tables
+from profile_tables import SiteRow, Tables
 
 TITLES = ["live at the peak", "allocated in all"]
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -126,17 +126,6 @@ def sums(tree: Tree, measure: int, unit: str) -> Counter[tuple[str, ...]]:
     return total
 
 
-def test_the_tree_has_every_stack_once() -> None:
-    tree = grow(STACKS, TITLES)
-    assert all(parent < node for node, parent in enumerate(tree.parents) if node)
-    found = sums(tree, 1, "bytes")
-    assert found[("main",)] == 42_000
-    assert found[("main", "serve")] == 31_000
-    assert found[()] == sum(row[3] for row in STACKS.values())
-    assert sums(tree, 0, "blocks")[()] == 11
-    assert not grow({}, TITLES)
-
-
 def site_tables(names: Sequence[str], seed: int) -> Tables:
     blocks = profile_tables.random_blocks(seed, 300, threads=1, sites=len(names))
     sites = [SiteRow(i, name, caller=i - 1) for i, name in enumerate(names, start=1)]
@@ -160,28 +149,6 @@ def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
     at_peak = sums(both.flames, flames.TITLES.index("live at the peak"), "bytes")
     assert at_peak[()] == both.peak.amount.bytes
     assert "flames" not in both.model_dump()
-
-
-def test_without_sites_there_is_no_graph(tmp_path: Path) -> None:
-    blocks = profile_tables.complete([Block(size=10, born_ns=5), Block(size=20, born_ns=6)])
-    found = profile(count(profile_tables.write(tmp_path / "none", Tables(blocks))))
-    assert not found.flames
-    assert 'class="flames"' not in page(found)
-
-
-def test_the_tree_of_a_difference_has_what_grew_and_what_shrank(tmp_path: Path) -> None:
-    old, new = (
-        count(profile_tables.write(tmp_path / name, site_tables(["main", name], 1)))
-        for name in ("old", "new")
-    )
-    tree = flames.difference(old, new)
-    titles = [each.title for each in tree.measures]
-    assert titles[:2] == ["live at the peak: more", "live at the peak: less"]
-    more, less = (titles.index(f"allocated in all: {way}") for way in ("more", "less"))
-    size = sum(block.size for block in site_tables(["main", "x"], 1).blocks if block.site == 2)
-    assert sums(tree, more, "bytes")[()] == sums(tree, more, "bytes")[("main", "new")] == size
-    assert sums(tree, less, "bytes")[()] == sums(tree, less, "bytes")[("main", "old")] == size
-    assert not any(sums(flames.difference(old, old), more, "blocks").values())
 
 
 # ------------------------------------------------------------------------------------ the browser

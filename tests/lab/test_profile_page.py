@@ -61,14 +61,6 @@ def text_of(profile: Profile) -> str:
 # ----------------------------------------------------------------------------- text
 
 
-def test_the_page_begins_with_the_facts() -> None:
-    text = text_of(server())
-    head = text.partition("What to do")[0]
-    for fact in ("640 MiB", "4.10M blocks", "742 MiB resident", "12.7M", "1.27M/s", "18 %", "71 %"):
-        assert fact in head
-    assert "/usr/sbin/server --port 7000 --workers 4" in head
-
-
 def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
     chains = [
         ["xmalloc", "node_new"],

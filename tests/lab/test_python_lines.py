@@ -140,12 +140,6 @@ def lines(sites: dict[int, dict[str, Any]], site: int) -> list[str]:
     return found
 
 
-def of_size(trace: Path, sizes: range) -> Counter[tuple[str, ...]]:
-    """How many objects of these sizes have which lines, up to the module's."""
-    sites, objects = tables(trace)
-    return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] in sizes)
-
-
 def shop_chains(trace: Path) -> Counter[tuple[str, ...]]:
     sites, objects = tables(trace)
     return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] > 3_000)
@@ -179,14 +173,6 @@ def test_each_object_has_the_lines_that_led_to_it(
     assert any(each[0] == unlocked for each in found)
 
 
-@pytest.mark.parametrize("python", pythons(11, 12, 13))
-def test_a_sample_has_lines_too(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
-) -> None:
-    trace = record(run_heapfit, tmp_path, "--sample", "1k", "--", python, shop)
-    assert shop_chains(trace)[SESSION] > 100
-
-
 def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_names(
     run_heapfit: Heapfit, tmp_path: Path, shop: Path
 ) -> None:
@@ -201,18 +187,6 @@ def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_n
         for _ in reader.events(1 << 16):
             pass
         assert not parse_mappings(reader.modules)
-
-
-def test_python_is_told_of_its_own_memory_unless_it_does_without(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path
-) -> None:
-    plain = run_heapfit("record", "-o", tmp_path / "p.hft", "--", DEBIANS, shop)
-    assert "record it with `heapfit record --objects` (`PYTHONMALLOC=malloc`)" in plain.stderr
-    every = run_heapfit("record", "--objects", "-o", tmp_path / "e.hft", "--", DEBIANS, shop)
-    assert "--objects" not in every.stderr
-    assert sum(of_size(tmp_path / "e.hft", range(1, 513)).values()) > 3 * sum(
-        of_size(tmp_path / "p.hft", range(1, 513)).values()
-    )
 
 
 # Visits to the service as soon as it answers, by its own load, of which this is a part.

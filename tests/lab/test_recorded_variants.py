@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line
+from conftest import Heapfit
 from study_files import trials_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -130,24 +130,3 @@ def test_a_tool_starts_the_program_in_the_trials_folder(
     said = str(trials["wrapped"]["stderr_tail"])
     assert said.startswith("wrapped in /")
     assert said.endswith("/scratch\n")
-
-
-def test_how_a_program_is_watched_makes_another_study(run_heapfit: Heapfit, finished: Path) -> None:
-    study = write(finished.parent, 'sample = "64k"', 'sample = "32k"')
-    result = run_heapfit("study", "run", study, "--out", finished)
-    write(finished.parent)
-    assert_one_line(result, 2, ["holds another study: allocators differ"])
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('sample = "64k"', 'sampel = "64k"', ["'sampled'", "option of the recorder", "'sample'?"]),
-        ('sample = "64k"', "sites = 65", ["variant 'sampled'", "between 0 and 64"]),
-    ],
-)
-def test_a_recorder_that_cannot_be_told_this_is_refused(
-    run_heapfit: Heapfit, tmp_path: Path, old: str, new: str, said: list[str]
-) -> None:
-    result = run_heapfit("study", "run", write(tmp_path, old, new), "--out", tmp_path / "out")
-    assert_one_line(result, 2, said)

@@ -99,12 +99,6 @@ def test_frees_of_blocks_that_were_born_before_are_left_out(plan_of: Planner) ->
     assert plan.header["frees"] == 0
 
 
-def test_a_realloc_of_such_a_block_is_an_allocation(plan_of: Planner) -> None:
-    plan = plan_of([Event(1, 0, REALLOC, B, A, 30), Event(2, 0, FREE, B)])
-    assert kinds(plan.calls(0)) == [MALLOC, FREE]
-    assert plan.header["unmatched_reallocs"] == 1
-
-
 def test_calls_that_failed_are_left_out_and_the_old_block_stays(plan_of: Planner) -> None:
     plan = plan_of(
         [

@@ -16,15 +16,14 @@ import pytest
 from browser import Browser
 from design_data import study_of, trial_of
 from heapfit.records import Factor
-from heapfit.report import html_report, markdown_report, terminal
+from heapfit.report import html_report, terminal
 from heapfit.report.conclusions import conclude
-from heapfit.report.differences import ratios_to
-from heapfit.report.findings_words import headline, one_line
+from heapfit.report.findings_words import headline
 from heapfit.report.letters import grids
 from heapfit.report.reading import Findings, find
 from heapfit.report.results import Results
 from heapfit.statistics import Readings, read, summarise
-from heapfit.text import PAGE_DIGITS, TERMINAL_DIGITS, TIMES
+from heapfit.text import TERMINAL_DIGITS, TIMES
 from report_data import METRICS, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
@@ -65,21 +64,6 @@ def test_plotly_knows_every_property_of_every_figure() -> None:
         go.Figure(figure)  # raises for a property that does not exist
 
 
-def test_letters_are_in_the_papers_notation_everywhere() -> None:
-    readings, findings = designed()
-    summary = summarise(readings)
-    analysis = findings.of("wall_s")
-    assert analysis is not None
-    scale = Results(summary).scale(WALL, PAGE_DIGITS)
-    page = html_report.page(summary, readings, findings)
-    text = markdown_report.dumps(summary, findings)
-    for table in analysis.letters:
-        for cell in table.cells:
-            letters = f"({cell.upper}{cell.lower})"
-            assert re.search(rf">{scale.number(cell.mean)} <[^>]+>{re.escape(letters)}<", page)
-            assert re.search(rf"{scale.number(cell.mean)}(\*\*)? {re.escape(letters)} \|", text)
-
-
 def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_scatters() -> None:
     """The best mean scatters so that nothing differs from it: all were marked as unsurpassed."""
     study = study_of(["glibc", "noisy", "good", "bad"], {}, (WALL,))
@@ -95,18 +79,6 @@ def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_sca
     [shown] = grids(results, WALL, results.scale(WALL, 4))
     leaders = [name for name, [cell] in shown.rows if cell is not None and cell.leads]
     assert leaders == ["noisy", "good"]
-
-
-def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
-    readings, _ = designed(replicates=8)
-    results = Results(summarise(readings))
-    table = ratios_to(results, WALL, results.scale(WALL, 4), "heapfit")
-    assert table is not None
-    assert table.reference == "heapfit"
-    assert table.columns[0] == "all settings"
-    slower = dict(table.rows)["glibc"]
-    assert len(slower) == 7
-    assert all(cell is not None and float(cell.ratio[:-1]) > 1 and cell.decided for cell in slower)
 
 
 @pytest.mark.parametrize("width", [60])
@@ -125,11 +97,3 @@ def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width
             assert all(cell and f"{cell.letters}" in text for cell in cells)
     assert "As papers do it, by an analysis of variance" in text
     assert f"allocator {TIMES} threads: F(" in text
-
-
-def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
-    study = make_study(allocators=["glibc", "same"], cores=[1], replicates=5)
-    findings = find(read(study, make_trials(study)))
-    assert findings.advice is not None
-    assert findings.advice.recommended is None
-    assert one_line(findings.advice).startswith("No significant difference. ")

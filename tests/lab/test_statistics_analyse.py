@@ -21,31 +21,6 @@ def sources(analysis: Analysis) -> list[str]:
     return [row.source for row in analysis.anova]
 
 
-def test_every_factor_and_interaction_has_a_row() -> None:
-    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 3, 0.02, SIZES))
-    assert analysis.factors == ["allocator", "cores", "size"]
-    assert sources(analysis) == [
-        "allocator",
-        "cores",
-        "size",
-        "allocator:cores",
-        "allocator:size",
-        "cores:size",
-        "allocator:cores:size",
-        "block",
-        "residual",
-        "total",
-    ]
-    assert analysis.left_out == ""
-
-
-def test_one_trial_in_each_cell_leaves_no_test_of_the_highest_interaction() -> None:
-    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 1, 0.02, SIZES))
-    assert "allocator:size" in sources(analysis)
-    assert "allocator:cores:size" not in sources(analysis)
-    assert "more than 2 factors" in analysis.left_out
-
-
 def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
     study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
     assert analyse(read(study, []), "wall_s") is None
@@ -82,14 +57,3 @@ def test_blocks_of_one_allocator_each_are_left_out_of_the_model() -> None:
     analysis = analysed(study, trials)
     assert "block" not in sources(analysis)
     assert "Blocks are left out" in analysis.left_out
-
-
-def test_one_allocator_under_two_options_is_analysed_by_the_option() -> None:
-    factors = {"option.decay_ms": ["0", "10"]}
-    analysis = analysed(*simulated(np.random.default_rng(1), {"a": 1}, 6, 0.02, factors))
-    assert analysis.factors == ["option.decay_ms"]
-    assert (analysis.letters[0].rows, analysis.letters[0].columns) == (
-        "allocator",
-        "option.decay_ms",
-    )
-    assert analysis.letters[0].cells[0].upper == "A"

@@ -155,26 +155,6 @@ def test_an_allocator_that_changes_the_output_is_found_out(tmp_path: Path) -> No
     }
 
 
-def test_unsteady_output_is_discovered_and_explained(tmp_path: Path) -> None:
-    with pytest.raises(HeapfitError, match="--output ignore"):
-        execute(study_of(workload("date", "+%N"), THREE[:1], replicates=3), tmp_path)
-
-
-def test_a_program_that_fails_under_the_baseline_ends_the_study(tmp_path: Path) -> None:
-    study = study_of(workload("sh", "-c", "echo no licence >&2; exit 9"), THREE)
-    with pytest.raises(HeapfitError, match=r"baseline glibc.*exit code 9.*no licence"):
-        execute(study, tmp_path)
-    assert load(tmp_path)[1] == []  # so that the same command tries again
-
-
-def test_a_failure_under_another_allocator_does_not_end_the_study(tmp_path: Path) -> None:
-    study = study_of(workload("sh", "-c", 'test "$F" != b'), THREE, replicates=2)
-    execute(study, tmp_path)
-    _, trials = load(tmp_path)
-    assert len(trials) == len(study.plan)
-    assert {t.planned.allocator for t in trials if t.status is TrialStatus.FAILED} == {"b"}
-
-
 # ------------------------------------------------------------------ stop and resume
 
 
@@ -275,14 +255,6 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
 
 
 # -------------------------------------------------------------------- same study?
-
-
-def test_more_replicates_extend_a_finished_study(tmp_path: Path) -> None:
-    execute(study_of(workload("true"), THREE, replicates=1), tmp_path)
-    execute(study_of(workload("true"), THREE, replicates=3), tmp_path)
-    study, trials = load(tmp_path)
-    assert study.replicates == 3
-    assert [trial.planned for trial in trials] == study.plan
 
 
 @pytest.mark.parametrize(

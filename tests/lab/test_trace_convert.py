@@ -7,7 +7,6 @@ import resource
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import trace_data
@@ -16,7 +15,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import MALLOC, Event, Reader, Writer
 from heapfit.trace.schema import FILES
-from trace_data import END, MODULES, Answers, Program, sampled, service
+from trace_data import END, MODULES, Answers, Program, service
 
 Rows = list[dict[str, Any]]
 
@@ -83,24 +82,6 @@ def test_the_summary_says_what_the_trace_is(
     assert summary.duration_ns == program.marks[-1].ns
     written = json.loads((folder / "summary.json").read_text())
     assert written == {**summary.plain, "modules": MODULES, "changed": []}
-
-
-# ------------------------------------------------------------------------------------- sampling
-
-
-def test_the_weights_of_a_sampled_trace_add_up_to_about_the_whole(tmp_path: Path) -> None:
-    program = service(requests=400)
-    truth = Answers(program.calls).totals
-    estimates = []
-    for seed in range(20):
-        trace = sampled(program, 2048, seed).write(tmp_path / "sampled.hft")
-        convert(trace, tmp_path / "tables")
-        objects = pq.read_table(tmp_path / "tables" / "objects.parquet")
-        size = objects["size"].to_numpy().astype(float)
-        estimates.append(float(np.sum(objects["weight"].to_numpy() * size)))
-    error = np.std(estimates) / len(estimates) ** 0.5
-    assert abs(np.mean(estimates) - truth.bytes) < 4 * error
-    assert error < 0.02 * truth.bytes
 
 
 # --------------------------------------------------------------------------------- bad input

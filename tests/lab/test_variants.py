@@ -91,34 +91,6 @@ def test_a_variants_trials_get_what_it_sets_and_others_do_not(finished: Path) ->
     assert seen["glibc"] == seen["heapfit"] == "who=nobody mode= options=\n"
 
 
-@pytest.mark.parametrize("file", ["report.md", "served/report.html"])
-def test_reports_say_what_a_variant_is(finished: Path, file: str) -> None:
-    text = (finished / file).read_text().replace("\\", "")
-    assert "Told what we know" in text
-    for setting in ("who = tuned", "rate = 2", "decay_ms = 7", "MODE = fast"):
-        assert setting in text
-
-
-def test_a_variant_is_named_like_an_allocator_on_the_command_line(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    command = ["study", "run", write(tmp_path), "--out", tmp_path / "out", "--replicates", "1"]
-    result = run_heapfit(*command, "--allocators", "tuned")
-    assert result.returncode == 0, result.stderr
-    planned = [each["planned"]["allocator"] for each in trials_in(tmp_path / "out" / "served")]
-    assert sorted(set(planned)) == ["plain", "tuned"]  # the baseline is added
-    before = (tmp_path / "out" / "served" / "trials.jsonl").read_bytes()
-    assert run_heapfit(*command, "--allocators", "tuned").returncode == 0
-    assert (tmp_path / "out" / "served" / "trials.jsonl").read_bytes() == before
-
-
-def test_what_a_variant_sets_makes_another_study(run_heapfit: Heapfit, finished: Path) -> None:
-    study = write(finished.parent, 'who = "tuned"', 'who = "other"')
-    result = run_heapfit("study", "run", study, "--out", finished)
-    write(finished.parent)
-    assert_one_line(result, 2, ["holds another study: allocators differ"])
-
-
 def test_installed_means_variants_of_what_is_installed(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

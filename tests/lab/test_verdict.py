@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 from collections.abc import Sequence
-from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
@@ -13,7 +11,7 @@ import pytest
 from conftest import load_benchmark
 from design_data import MEMORY, WALL, simulated, study_of, trial_of
 from heapfit.records import Metric, Study, Trial, Verdict
-from heapfit.statistics import read, verdict
+from heapfit.statistics import read
 from heapfit.statistics.verdict import METHOD, judge, pairs, verdicts
 from scipy.stats import t, ttest_rel
 
@@ -49,12 +47,6 @@ def between(made: tuple[Study, list[Trial]], first: str, second: str) -> Verdict
 def scattered(seed: int, mean: float, spread: float, blocks: int = 8) -> list[float]:
     noise = np.random.default_rng(seed).normal(0, spread, blocks)
     return (mean * np.exp(noise)).tolist()
-
-
-def test_the_example_in_its_text_is_true() -> None:
-    outcome = doctest.testmod(verdict)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
 
 
 def test_two_allocators_are_compared_by_the_paired_t_test_of_logarithms() -> None:
@@ -113,30 +105,6 @@ def test_the_promise_holds_from_three_blocks_on_for_both_families(
         assert (found.p < 0.05).any(axis=1).mean() <= benchmark.MOST_FALSE + margin
         covered = ((found.low <= 0) & (found.high >= 0)).all(axis=1).mean()
         assert covered >= benchmark.LEAST_COVERAGE - margin
-
-
-def test_an_allocator_that_scatters_hardly_moves_the_comparisons_of_the_others() -> None:
-    quiet = {"a": scattered(1, 1.0, 0.01), "b": scattered(2, 0.9, 0.01)}
-    calm = between(measured({**quiet, "c": scattered(3, 1.0, 0.01)}), "a", "b")
-    wild = between(measured({**quiet, "c": scattered(3, 1.0, 0.5)}), "a", "b")
-    assert wild.estimate == calm.estimate
-    assert wild.shown
-    assert calm.low is not None
-    assert calm.high is not None
-    assert wild.low is not None
-    assert wild.high is not None
-    assert np.log(wild.high / wild.low) < 2 * np.log(calm.high / calm.low)
-
-
-def test_an_interval_excludes_equality_exactly_where_a_difference_is_shown() -> None:
-    generator = np.random.default_rng(5)
-    figures = np.exp(generator.normal(0, 0.05, (400, 4, 7)))
-    figures[:, 0] *= 1.06
-    found = judge(pairs(figures))
-    excluded = (found.low > 0) | (found.high < 0)
-    assert (excluded == (found.p < 0.05)).all()
-    assert excluded.any()
-    assert not excluded.all()
 
 
 @pytest.mark.parametrize("metric", [FAULTS, SYSTEM])
@@ -220,35 +188,6 @@ def test_over_all_settings_ratios_are_averaged_with_the_same_weight() -> None:
     assert everywhere.high is not None
     widths = [np.log(each.high / each.low) for each in in_settings if each.low and each.high]
     assert np.log(everywhere.high / everywhere.low) < np.mean(widths)
-
-
-def test_the_settings_of_one_allocator_are_compared_as_allocators_are() -> None:
-    generator = np.random.default_rng(11)
-    study, trials = simulated(generator, {"a": 1.0}, 6, 0.02, {"cores": ["1", "2", "4"]})
-    found = verdicts(read(study, trials), whole=["wall_s"])
-    names = [f"cores {cores}" for cores in (1, 2, 4)]
-    assert [(each.first, each.second) for each in found] == list(combinations(names, 2))
-    figures = np.array(
-        [[t.metrics["wall_s"] for t in trials if t.planned.cores == n] for n in (1, 2, 4)]
-    )
-    expected = judge(pairs(figures))
-    assert [each.p for each in found] == pytest.approx(expected.p.tolist())
-    assert all(each.at == {} for each in found)
-
-
-@pytest.mark.parametrize("settings", [1, 6])
-def test_the_error_over_all_settings_is_as_promised(settings: int) -> None:
-    """Equal allocators, spreads that differ by settings and allocators."""
-    generator = np.random.default_rng(settings)
-    spreads = generator.uniform(0.01, 0.1, (settings, 4, 1))
-    false = 0
-    studies = 2000
-    for _ in range(studies):
-        figures = np.exp(generator.normal(0, 1, (settings, 4, 4)) * spreads)
-        found = pairs(figures)
-        kept = np.ones((settings, 6), dtype=bool)
-        false += bool((judge(verdict.average(found, kept)).p < 0.05).any())
-    assert false / studies < 0.065
 
 
 @pytest.mark.full
