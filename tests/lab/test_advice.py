@@ -101,33 +101,6 @@ def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     assert "those that are shown may be less than anybody would notice" in advice.reasons
 
 
-def failing_when_it_is_slow() -> tuple[Study, list[Trial]]:
-    """The machine gets slower. `picky` takes 10 % more than `old` and fails in the last blocks,
-    `other` 20 % more and fails in the first."""
-    study = study_of(["old", "picky", "other"], {}, [WALL])
-    noise = np.random.default_rng(5)
-    trials = []
-    for block in range(12):
-        for name, factor in (("old", 1.0), ("picky", 1.1), ("other", 1.2)):
-            wall_s = factor * (1 + 0.2 * block) * noise.normal(1, 0.005)
-            fails = (name == "picky" and block > 7) or (name == "other" and block < 4)
-            trials.append(trial_of(study, (name,), {} if fails else {"wall_s": wall_s}, block))
-    return study, trials
-
-
-def test_scores_and_costs_are_of_the_blocks_that_verdicts_are_of() -> None:
-    study, trials = failing_when_it_is_slow()
-    advice = advised((study, trials), {"time": 1})
-    standings = {each.allocator: each for each in advice.standings}
-    assert advice.recommended == "old"
-    for each in (verdict for verdict in advice.scores if "old" in (verdict.first, verdict.second)):
-        first, second = standings[each.first], standings[each.second]
-        assert first.score / second.score == pytest.approx(each.estimate)
-        assert first.costs["time"] / second.costs["time"] == pytest.approx(each.estimate)
-        assert first.metrics["wall_s"] / second.metrics["wall_s"] == pytest.approx(each.estimate)
-    assert "picky costs 10 % more" in advice.reasons
-
-
 def test_who_fails_more_often_than_the_baseline_is_not_recommended() -> None:
     """Quick but failing in one of its trials, it was recommended, with the line to deploy it."""
     truth = {"usual": (1.2, 1.2), "quick": (1.0, 1.0), "sound": (1.1, 1.1)}

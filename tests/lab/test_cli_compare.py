@@ -149,18 +149,6 @@ def test_a_program_that_fails_under_the_baseline_is_explained(
     assert said in result.stderr.splitlines()[-1]
 
 
-def test_a_program_that_goes_into_the_background_is_not_passed_over(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    program = ["perl", "-MPOSIX", "-e", "fork and exit 0; setsid(); close STDOUT; sleep 60"]
-    result = run_heapfit("compare", *QUICK, "--", *program, folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "In 6 trials the program left a process running in the background" in said
-    plain = run_heapfit("compare", *QUICK, "--", *PROGRAM, folder=tmp_path)
-    assert "in the background" not in plain.stdout
-
-
 def test_standard_input_is_not_dropped_in_silence(
     run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -225,21 +213,3 @@ def test_report_says_first_that_a_study_is_still_running(
     assert "goes on" not in aside.stdout
     said = f"note: the study in {tmp_path} is still running: 4 of 6 trials are done so far\n"
     assert running.stderr == said
-
-
-def test_a_command_is_compared_at_every_level_of_a_factor(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    script = "echo {threads} ${MODE-unset} >> " + str(tmp_path / "seen")
-    result = run_heapfit(
-        *("compare", "--allocators", "glibc,heapfit", "--replicates", "1", "--warmups", "0"),
-        *("--factor", "threads=1,8", "--factor", "env.MODE=,fast", "--out", tmp_path / "out"),
-        *("--", "sh", "-c", script),
-    )
-    assert result.returncode == 0, result.stderr
-    cells = [f"{threads} {mode}" for threads in (1, 8) for mode in ("fast", "unset")]
-    # The baseline's reference in each setting, each cell under both allocators, and the run that
-    # shows whether heapfit served it.
-    assert sorted((tmp_path / "seen").read_text().splitlines()) == sorted(cells * 4)
-    plan = json.loads((tmp_path / "out" / "study.json").read_text())
-    assert "--factor threads=1,8 --factor env.MODE=,fast" in plan["reproduce"]

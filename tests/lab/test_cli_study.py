@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -30,19 +29,6 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
 def report_of(folder: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
-
-
-def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path) -> None:
-    time_figure, memory = report_of(finished)["figures"]
-    for name in WORKLOADS:
-        assert time_figure["best_peer"][name] == "glibc"
-        assert time_figure["ratios"][name]["glibc"] == 1.0
-        peaks: dict[str, list[float]] = {"glibc": [], "heapfit": []}
-        for trial in trials_in(finished / name):
-            if not trial["planned"]["warmup"]:
-                peaks[trial["planned"]["allocator"]].append(trial["metrics"]["peak_rss_bytes"])
-        expected = geometric_mean(peaks["heapfit"]) / geometric_mean(peaks["glibc"])
-        assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
 
 
 def test_the_same_command_adds_nothing_and_report_makes_it_anew(

@@ -19,7 +19,7 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.study import Progress, blocks, load
+from heapfit.study import Progress, load
 from heapfit.study.cluster import Cluster
 from loopback import accepts, free_port
 from study_files import write_study
@@ -154,26 +154,6 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
         assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
     assert f"--on {fleet.address}" in study.reproduce
-
-
-def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -> None:
-    study = study_of_two(replicates=3)
-    planned = [each for each in study.plan if not each.warmup]
-    waiting = blocks.Blocks(study.plan, [])
-    begun = waiting.take("one", {"one", "two"})
-    assert begun is not None
-    assert begun.missing == planned[:2]
-    begun.missing.pop(0)
-    waiting.give_back(begun)
-    second = waiting.take("two", {"two"})
-    third = waiting.take("two", {"two"})
-    assert second is not None
-    assert third is not None
-    assert [*second.missing, *third.missing] == planned[2:]
-    assert waiting.take("two", {"one", "two"}) is None  # It may still come back.
-    rest = waiting.take("two", {"two"})
-    assert rest is begun
-    assert rest.missing == [planned[1]]
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

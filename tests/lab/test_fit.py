@@ -184,21 +184,6 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
     assert "usage: " in run("install.sh").stderr
 
 
-def test_a_bound_that_nothing_keeps_leaves_no_choice(
-    run_heapfit: Heapfit, program: Path, wasteful: str, tmp_path: Path
-) -> None:
-    result = run_heapfit(
-        "fit", "--goal", "memory", "--allocators", "heapfit", "--baseline", wasteful,
-        "--time", TIME, "--keep", "peak_rss_bytes<=0.01", "--out", tmp_path, "--", program,
-    )  # fmt: skip
-    assert result.returncode == 1, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "peak_rss_bytes<=0.01: 0." in said
-    assert "Stay with today (goal: memory)" in said
-    assert "asks for is shown to break: " in said or "or within the bounds." in said
-    assert not (tmp_path / "deploy").exists()
-
-
 def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ["sh", "-c", f"echo ran >> {tmp_path}/ran; exit 1"]
     result = run_heapfit("fit", *TWO, "--explain", "--", *words, folder=tmp_path)

@@ -19,9 +19,6 @@ from heapfit.gate.decision import Decision, Place
 from heapfit.gate.verdicts import RatioDecision, check, judge
 from heapfit.records import Metric, Study, Trial, TrialStatus
 from heapfit.statistics import read, summarise
-from heapfit.statistics.power import POWER, replicates_to_tell
-from heapfit.statistics.verdict import judge as intervals
-from heapfit.statistics.verdict import pairs
 
 pytestmark = pytest.mark.full
 
@@ -100,20 +97,6 @@ def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyo
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--fail-if"):
         parse(text, "--fail-if", "< >", "wall_s>1.03")
-
-
-def test_as_many_replicates_as_are_told_do_tell() -> None:
-    """Simulated with what the pilot found for the truth; 0.8 within three standard errors."""
-    generator = np.random.default_rng(7)
-    pilot = pairs(np.exp(generator.normal([[[0.0]], [[0.01]]], 0.04, (2, 1, 12)).swapaxes(0, 1)))
-    bound = float(pilot.mean[0, 0]) + 0.02
-    needed = replicates_to_tell(pilot, (0, 0), bound)
-    assert needed is not None
-    deviation = float(np.sqrt(pilot.variance[0, 0] * 12))
-    gaps = generator.normal(float(pilot.mean[0, 0]), deviation, (4000, needed))
-    found = intervals(pairs(np.exp(np.stack([gaps, np.zeros_like(gaps)], axis=1))))
-    # The pilot's eleven degrees of freedom count, too, of which the simulated studies have none.
-    assert abs(float((found.high < bound).mean()) - POWER) < 0.03
 
 
 DECISIONS = [

@@ -49,10 +49,6 @@ def build(path: Path, version: str, text: str = PROGRAM) -> Path:
     return path
 
 
-def compiled(path: Path, copy_of: str = "/bin/true") -> Path:
-    return Path(shutil.copy(copy_of, path))
-
-
 def run(study: Study, folder: Path, *, mix: bool = False) -> list[str]:
     progress = Notices()
     execute(study, folder, progress, mix=mix)
@@ -96,19 +92,6 @@ def test_huge_pages_and_the_kernel_are_part_of_what_is_measured(
     assert kernel.startswith("the kernel has changed from '")
     assert kernel.endswith("' to '9.9'")
     assert mode == "the mode of hugepages-64kB has changed from 'never' to 'always'"
-
-
-def test_a_script_has_an_interpreter_which_is_measured_too(tmp_path: Path) -> None:
-    interpreter = compiled(tmp_path / "interpreter", "/bin/sh")
-    script = build(tmp_path / "script", "", f"#!{interpreter}\necho done\n")
-    study = study_of(workload(str(script)), TWO)
-    before = identify(study, None)
-    assert f"{script}" in {str(each.path) for each in before.files if each.role == "program"}
-    with interpreter.open("ab") as file:
-        file.write(b"\0")
-    assert differences(before, identify(study, None)) == [
-        f"the interpreter {interpreter} has changed"
-    ]
 
 
 @pytest.mark.parametrize("word", ["{}", "if={}", "--input={}"])

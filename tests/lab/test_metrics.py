@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import PYTHON, study_of, system_allocator, wait_until_gone, workload
-from heapfit.errors import HeapfitError
 from heapfit.records import (
     InstalledAllocator,
     Metric,
@@ -20,16 +18,12 @@ from heapfit.records import (
     Trial,
     TrialStatus,
     Workload,
-    WorkloadCheck,
     WorkloadServer,
 )
 from heapfit.trial import (
-    OPTIONAL_METRIC_NAMES,
-    find_metric,
     metrics,
     perf,
     run_trial,
-    unavailable_metrics,
 )
 from heapfit.trial.perf import PerfSource
 from heapfit.trial.simulation import SimulatedCaches
@@ -123,20 +117,6 @@ def run_with(
 def ok(trial: Trial) -> dict[str, float]:
     assert trial.status is TrialStatus.OK, trial.reason
     return trial.metrics
-
-
-# ------------------------------------------------------------------------ choosing
-
-
-def test_every_optional_metric_is_available_or_says_why_not() -> None:
-    missing = unavailable_metrics()
-    for name in OPTIONAL_METRIC_NAMES:
-        if name in missing:
-            assert missing[name]
-            with pytest.raises(HeapfitError, match=re.escape(missing[name])):
-                find_metric(name)
-        else:
-            assert find_metric(name).name == name
 
 
 # -------------------------------------------------------------------- system calls
@@ -347,12 +327,3 @@ def test_a_counter_of_the_processor_follows_the_work(
     )
     name = source.metrics[0].name
     assert many[name] > few[name]
-
-
-def test_the_output_that_is_checked_is_that_of_the_program_alone(tmp_path: Path) -> None:
-    """Neither strace nor Valgrind may write where the program's words are."""
-    work = workload("sh", "-c", "echo out; echo err >&2", check=WorkloadCheck(must_match="^out$"))
-    for source in (StracedCalls, SimulatedCaches):
-        trial = run_with(work, tmp_path, source.metrics)
-        assert ok(trial)
-        assert trial.stderr_tail == "err\n"

@@ -356,20 +356,3 @@ def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
     assert profile.sizes.threads[0].name.startswith("p0: ")
     parts = [analyse.profile(each) for each in tallies]
     assert profile.peak.amount.bytes == sum(part.peak.amount.bytes for part in parts)
-
-
-def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_path: Path) -> None:
-    folder = write(tmp_path / "one", Tables([Block(1, 0)], threads=("main",)))
-    (tmp_path / "none").mkdir()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from heapfit.trace.schema import FILES
-
-    for name, schema in FILES.items():
-        pq.write_table(schema.empty_table(), tmp_path / "none" / f"{name}.parquet")
-    text = (folder / "summary.json").read_text().replace('"peak_bytes": 1', '"peak_bytes": 0')
-    (tmp_path / "none" / "summary.json").write_text(text)
-    assert pa
-    profile = analyse.profile(analyse.count(tmp_path / "none"))
-    assert profile.totals.allocations == Amount()
-    assert profile.recordings[0].course.live_bytes == [0]

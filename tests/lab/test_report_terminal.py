@@ -64,11 +64,3 @@ def test_names_and_commands_cannot_act_on_the_terminal() -> None:
     assert "\x07" not in text
     assert "[red]evil[/]" in text
     assert "[bold]t" in text
-
-
-def test_a_terminal_without_unicode_gets_ascii() -> None:
-    raw = io.BytesIO()
-    with io.TextIOWrapper(raw, encoding="ascii", write_through=True) as stream:
-        console = Console(file=stream, width=120, legacy_windows=False)
-        terminal.render(measured(make_study(allocators=["glibc", "möglich"])), console)
-        assert b"m\\xf6glich" in raw.getvalue()

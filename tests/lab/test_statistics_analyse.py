@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from design_data import grid, simulated, study_of, trial_of
+from design_data import grid, simulated
 from heapfit.findings import Analysis
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import analyse, read
@@ -15,10 +15,6 @@ def analysed(study: Study, trials: list[Trial]) -> Analysis:
     analysis = analyse(read(study, trials), "wall_s")
     assert analysis is not None
     return analysis
-
-
-def sources(analysis: Analysis) -> list[str]:
-    return [row.source for row in analysis.anova]
 
 
 def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
@@ -44,16 +40,3 @@ def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() ->
     assert {cell.row for table in analysis.letters for cell in table.cells} == {"a", "b"}
     assert "allocator c: no good figure of wall_s in 2 of 6 settings." in analysis.left_out
     assert "8 failed trials" in analysis.left_out
-
-
-def test_blocks_of_one_allocator_each_are_left_out_of_the_model() -> None:
-    study = study_of("ab", {})
-    dice = np.random.default_rng(1)
-    trials = [
-        trial_of(study, (name,), {"wall_s": float(dice.normal(10, 0.1))}, block)
-        for name, block in (("a", 0), ("b", 1))
-        for _ in range(6)
-    ]
-    analysis = analysed(study, trials)
-    assert "block" not in sources(analysis)
-    assert "Blocks are left out" in analysis.left_out

@@ -203,17 +203,6 @@ def test_whole_blocks_run_while_there_is_time(clock: Clock, tmp_path: Path) -> N
     assert all(left is not None and left <= 21.5 for left in progress.remaining)
 
 
-def test_a_trial_is_not_begun_that_could_not_end_in_time(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = lambda planned: 4.0 if planned.index == 6 else 1.0
-    execute(until(max_time_s=10.5), tmp_path)
-    study, trials = load(tmp_path)
-    # The first of the third block took 4 s; with its partner that makes 11.
-    assert clock.now_s <= 10.5
-    assert len(trials) == 7
-    assert study.plan == [trial.planned for trial in trials]
-    assert remarks(Reading(study, trials).summary) == []
-
-
 def test_time_counts_over_interruptions(clock: Clock, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         execute(until(max_time_s=21.5), tmp_path, Interrupting(after=9))

@@ -60,18 +60,6 @@ def test_a_table_holds_what_happened(
     assert rows(converted[0], name) == rows(expected, name)
 
 
-def test_the_course_of_memory_has_the_marks_and_ends_as_the_totals_do(
-    converted: tuple[Path, Summary], program: Program, answers: Answers
-) -> None:
-    found = rows(converted[0], "memory")
-    resident = {row["resident"] for row in found}
-    assert resident - {None} <= {mark.resident for mark in program.marks}
-    assert program.marks[-1].resident in resident
-    assert found[-1]["live_bytes"] == answers.totals.end_bytes
-    assert found[-1]["allocated_bytes"] == answers.totals.bytes
-    assert [row["ns"] for row in found] == sorted(row["ns"] for row in found)
-
-
 def test_the_summary_says_what_the_trace_is(
     converted: tuple[Path, Summary], program: Program, answers: Answers
 ) -> None:

@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from conftest import load_benchmark
-from design_data import MEMORY, WALL, simulated, study_of, trial_of
+from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.records import Metric, Study, Trial, Verdict
 from heapfit.statistics import read
 from heapfit.statistics.verdict import METHOD, judge, pairs, verdicts
@@ -173,21 +173,6 @@ def test_too_little_is_judged_by_the_whole_interval() -> None:
         assert found.absolute_high is not None
         assert found.absolute_low < found.absolute < found.absolute_high
         assert found.absolute == pytest.approx(sum(gaps) / 6, abs=5e-4)
-
-
-def test_over_all_settings_ratios_are_averaged_with_the_same_weight() -> None:
-    generator = np.random.default_rng(11)
-    study, trials = simulated(generator, {"a": 1.0, "b": 0.9}, 5, 0.02, {"cores": ["1", "2", "4"]})
-    found = verdicts(read(study, trials), whole=["wall_s"])
-    in_settings = [each for each in found if each.at]
-    [everywhere] = [each for each in found if not each.at]
-    assert [each.at for each in in_settings] == [{"cores": cores} for cores in ("1", "2", "4")]
-    logs = [np.log(each.estimate) for each in in_settings]
-    assert np.log(everywhere.estimate) == pytest.approx(np.mean(logs))
-    assert everywhere.low is not None
-    assert everywhere.high is not None
-    widths = [np.log(each.high / each.low) for each in in_settings if each.low and each.high]
-    assert np.log(everywhere.high / everywhere.low) < np.mean(widths)
 
 
 @pytest.mark.full

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 import pytest
 from heapfit import paths
-from heapfit.catalogue import load_workloads, missing_for, prepare_workload, workloads_of
+from heapfit.catalogue import load_workloads, missing_for, workloads_of
 from heapfit.catalogue.studies import load_studies
 from heapfit.catalogue.variants import check_variants
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
@@ -50,14 +49,6 @@ def allocators() -> list[InstalledAllocator]:
     ]
 
 
-def digests(folder: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-        if not path.name.startswith(".")
-    }
-
-
 def test_every_study_loads_with_its_workloads() -> None:
     for study in load_studies().values():
         workloads_of(study, study.workloads or [each.workload for each in study.experiments])
@@ -68,22 +59,6 @@ def test_every_study_loads_with_its_workloads() -> None:
 def test_is_called_like_its_folder_and_stands_in_the_readme(workload: Workload) -> None:
     assert workload.here == FOLDER / workload.name
     assert f"| `{workload.name}` |" in (FOLDER / "README.md").read_text()
-
-
-# deal.II's headers take a compiler minutes where others compile too.
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "workload",
-    sampled({name: workload for name, workload in WORKLOADS.items() if workload.prepare}, "ledger"),
-)
-def test_prepares_the_same_data_every_time(
-    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What this test makes from nothing is what others have found, perhaps since an earlier run."""
-    check_installed(workload)
-    shared = digests(workload_data(workload))
-    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
-    assert digests(prepare_workload(workload, print)) == shared != {}
 
 
 @pytest.mark.parametrize("workload", sampled(WORKLOADS, "lua", "redis"))
