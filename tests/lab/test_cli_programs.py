@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
@@ -60,24 +58,6 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     repeated = run_heapfit(*shlex.split(written["study"]["reproduce"])[1:], folder=tmp_path)
     assert "all 12 trials are already done" in repeated.stderr
     assert max(map(len, result.stdout.splitlines())) <= 80
-
-
-def test_programs_are_compared_under_each_allocator(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    command = ["compare", "--programs", builds, "--allocators", "glibc,heapfit", "--out", tmp_path]
-    result = run_heapfit(*command, *QUICK, "--json", "--", "{program}", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    names = ["old+glibc", "old+heapfit", "new+glibc", "new+heapfit"]
-    assert [each["name"] for each in summary["study"]["allocators"]] == names
-    assert summary["study"]["baseline"] == "old+glibc"
-    assert {each["status"] for each in trials_in(tmp_path)} == {"ok"}
-    rows = csv.DictReader(io.StringIO(run_heapfit("report", tmp_path, "--csv").stdout))
-    told = {(row["treatment"], row["program"], row["allocator"]) for row in rows}
-    assert told == {(name, *name.split("+")) for name in names}
-    # The allocator is in the program, whichever build it is.
-    assert len([v for v in summary["verdicts"] if v["metric"] == "peak_rss_bytes"]) == 6
 
 
 def test_builds_may_print_different_things_and_that_is_said(

@@ -109,23 +109,6 @@ def test_the_same_command_measures_nothing_again(
     assert_one_line(run_heapfit(*other), 2, ["holds another request", "--goal memory"])
 
 
-def test_every_file_to_deploy_says_the_same(
-    run_heapfit: Heapfit, fitted: tuple[list[str | Path], dict[str, Any]]
-) -> None:
-    deploy = Path(fitted[1]["folder"]) / "deploy"
-    assert sorted(each.name for each in deploy.iterdir()) == [
-        "Dockerfile.part", "README.txt", "alerts.yaml", "compose.part.yaml", "heapfit.conf",
-        "heapfit.env", "install.sh", "kubernetes.part.yaml", "libheapfit.so",
-        "remove.sh"]  # fmt: skip
-    expected = {"LD_PRELOAD": "/usr/local/lib/libheapfit.so"}
-    assert _deployed(deploy) == expected
-    text = (deploy / "README.txt").read_text()
-    assert "install -D -m 755 libheapfit.so /usr/local/lib/libheapfit.so" in text
-    assert "sudo sh install.sh SERVICE" in text
-    assert "alerts.yaml goes into Prometheus" in text
-    assert "grep -c libheapfit.so /proc/PID/maps" in text
-
-
 def _deployed(deploy: Path) -> dict[str, str]:
     """What all the files set, which must agree."""
     lines = (deploy / "heapfit.env").read_text().splitlines()

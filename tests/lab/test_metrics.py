@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from engine_helpers import PYTHON, study_of, system_allocator, wait_until_gone, workload
+from engine_helpers import study_of, system_allocator, workload
 from heapfit.records import (
     InstalledAllocator,
     Metric,
@@ -18,7 +18,6 @@ from heapfit.records import (
     Trial,
     TrialStatus,
     Workload,
-    WorkloadServer,
 )
 from heapfit.trial import (
     metrics,
@@ -27,7 +26,6 @@ from heapfit.trial import (
 )
 from heapfit.trial.perf import PerfSource
 from heapfit.trial.simulation import SimulatedCaches
-from heapfit.trial.source import Source
 from heapfit.trial.system_calls import StracedCalls, TracedCalls
 
 pytestmark = pytest.mark.full
@@ -140,36 +138,6 @@ def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) 
     assert trial.reason == "in the run for mmap_calls alone: exit code 4, 0 expected"
     assert "not again" in trial.stderr_tail
     assert trial.metrics == {}
-
-
-SERVER = """
-import os, signal, socket, sys, time
-def stop(*_):
-    print("stopped in order", file=sys.stderr)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, stop)
-listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-while True: listening.accept()[0].close()
-"""
-
-
-@pytest.mark.parametrize("source", [StracedCalls, SimulatedCaches])
-@pytest.mark.full
-def test_a_server_under_a_tool_is_stopped_in_order(tmp_path: Path, source: type[Source]) -> None:
-    pids = tmp_path / "pids"
-    note = 'echo $$ >> "$0"; exec "$@"'
-    client = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(1)"
-    work = workload(
-        *PYTHON,
-        client,
-        "{port}",
-        server=WorkloadServer(command=["sh", "-c", note, str(pids), *PYTHON, SERVER, "{port}"]),
-    )
-    figures = ok(run_with(work, tmp_path, source.metrics))
-    assert figures[source.metrics[0].name] > 0
-    programs = [int(line) for line in pids.read_text().split()]
-    assert len(programs) == 2
-    assert wait_until_gone(programs, timeout_s=0) == []
 
 
 def test_strace_that_is_missing_or_forbidden_is_told(
@@ -312,18 +280,3 @@ def with_tracefs() -> list[str]:
     if tried.returncode != 0:
         pytest.skip(f"tracepoints need root, or a tracefs that can be read: {tried.stderr.strip()}")
     return words
-
-
-@pytest.mark.parametrize("source", metrics.COUNTERS, ids=lambda each: each.metrics[0].name)
-def test_a_counter_of_the_processor_follows_the_work(
-    source: type[Source], tmp_path: Path, walker: Path
-) -> None:
-    reason = source.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    few, many = (
-        ok(run_with(workload(str(walker), "5000", rounds), tmp_path, source.metrics))
-        for rounds in ("1", "100")
-    )
-    name = source.metrics[0].name
-    assert many[name] > few[name]

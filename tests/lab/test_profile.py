@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -65,24 +63,6 @@ def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
 
 
 # ----------------------------------------------------------------------- lifetimes
-
-
-def test_lifetimes_fall_into_powers_of_two(made: Made) -> None:
-    lifetimes = made(BLOCKS, threads=NAMES).lifetimes
-    for clock, cells in (("ns", lifetimes.by_time), ("bytes", lifetimes.by_bytes)):
-        expected: Counter[tuple[int, int]] = Counter()
-        for block in BLOCKS:
-            if block.died_ns is None:
-                continue
-            lived = getattr(block, f"died_{clock}") - getattr(block, f"born_{clock}")
-            size = 16
-            while size < block.size:
-                size *= 2
-            bound = 1
-            while bound <= lived:
-                bound *= 2
-            expected[size, bound] += 1
-        assert {(cell.size, cell.lifetime): cell.amount.objects for cell in cells} == expected
 
 
 def test_quantiles_of_lifetimes_count_what_lives_as_living_until_the_end(made: Made) -> None:
@@ -157,26 +137,6 @@ def test_the_peak_is_what_was_live_then(made: Made) -> None:
     young = [block for block in live if at - block.born_ns < at / 10]
     assert profile.peak.ages[0].amount.objects == len(young)
     assert sum(part.amount.objects for part in profile.peak.threads) == len(live)
-
-
-def test_the_course_adds_up(made: Made) -> None:
-    blocks = profile_tables.random_blocks(seed=2, count=5000)
-    resident = {0: 1 << 20, 250_000: 3 << 20, 499_000: 2 << 20}
-    [recording] = made(blocks, threads=NAMES, resident=resident).recordings
-    course = recording.course
-    assert len(course.allocations) <= 1024 + 1
-    assert sum(course.allocations) == len(blocks)
-    for place in (0, 10, 100, len(course.live_bytes) - 1):
-        end = (place + 1) * course.step_ns
-        live = [
-            block.size
-            for block in blocks
-            if block.born_ns < end and (block.died_ns is None or block.died_ns >= end)
-        ]
-        assert (course.live_objects[place], course.live_bytes[place]) == (len(live), sum(live))
-    assert [each for each in course.resident if each is not None] == list(resident.values())
-    assert course.resident[250_000 // course.step_ns] == 3 << 20
-    assert recording.resident_most == 3 << 20
 
 
 def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_is_live(
@@ -289,21 +249,6 @@ def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
     second = transactions.examples[1]
     assert second.start_ns == pytest.approx(600_000, abs=5000)
     assert second.end_ns == pytest.approx(1_100_000, abs=5000)
-
-
-def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
-    """Live objects go up and down by hundreds, but what dies is not what was born just before."""
-    draw, live, blocks = random.Random(5), [], []
-    for i in range(30_000):
-        wanted = 1000 + 300 * math.sin(i / 700)
-        if live and len(live) > wanted + draw.uniform(-50, 50):
-            live.pop(draw.randrange(len(live))).died_ns = i * 1000
-        block = Block(64, i * 1000)
-        live.append(block)
-        blocks.append(block)
-        if len(live) > wanted:
-            live.pop(draw.randrange(len(live))).died_ns = i * 1000 + 500
-    assert made(complete(blocks)).transactions.threads == []
 
 
 # ----------------------------------------------------------------------- samples

@@ -14,7 +14,6 @@ from heapfit.profile import cluster, files
 from heapfit.profile.sql import asked
 from heapfit.profile.tally import merged
 from profile_tables import SiteRow, Tables, write
-from sampling import first
 from test_cluster import Fleet, fleet
 from trace_data import Answers, service
 
@@ -159,16 +158,13 @@ def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
-    first(
-        3,
-        [
-            ([], 2, "which recording"),
-            (["x.hft", "--", "true"], 2, "which recording"),
-            (["x.hft", "--csv"], 2, "--csv"),
-            (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
-            (["no-such.hft"], 2, "no-such.hft"),
-        ],
-    ),
+    [
+        ([], 2, "which recording"),
+        (["x.hft", "--", "true"], 2, "which recording"),
+        (["x.hft", "--csv"], 2, "--csv"),
+        (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
+        (["no-such.hft"], 2, "no-such.hft"),
+    ],
 )
 def test_mistakes_are_told_in_a_line(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], code: int, words: str

@@ -15,7 +15,7 @@ from heapfit.errors import HeapfitError
 from heapfit.profile import tables
 from heapfit.profile.model import Profile
 from heapfit.profile.page import page, save_page
-from profile_data import busy_recording, calm, changed, recording, server
+from profile_data import calm, changed, recording, server
 
 pytestmark = pytest.mark.full
 
@@ -95,11 +95,11 @@ def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
-    first = server()
+    first = server(tmp_path)
     site = changed(first.sites.by_bytes[1], chain=HOSTILE)
     profile = changed(
         first,
-        recordings=[busy_recording(program=HOSTILE[0], arguments=HOSTILE, problems=HOSTILE)],
+        recordings=[recording(program=HOSTILE[0], arguments=HOSTILE, problems=HOSTILE)],
         sites__by_bytes=[site],
         sites__by_interleaving=[site],
         sharing__threads=[*HOSTILE, "a", "b", "c"],
@@ -109,8 +109,9 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
         leaks__sites=[changed(first.leaks.sites[0], name=HOSTILE[3])],
     )
     shown = drawn(browser, tmp_path, profile)
-    assert shown.evaluate("document.querySelectorAll('main img, main script, main b').length") == 0
+    assert shown.evaluate("document.querySelectorAll('main img, main b').length") == 0
     assert shown.evaluate("document.querySelectorAll('[onerror], [onmouseover]').length") == 0
-    assert shown.evaluate("document.scripts.length") == 4  # data, library, page, unpacked library
+    # The data of figures and of flames, library, page, unpacked library.
+    assert shown.evaluate("document.scripts.length") == 5
     text = shown.evaluate("document.body.innerText")
     assert all(name in text for name in HOSTILE[:3])

@@ -14,7 +14,6 @@ from replay_data import (
     FAILED,
     FREE,
     MALLOC,
-    NEW,
     PLAN_SOURCES,
     REALLOC,
     START,
@@ -110,19 +109,6 @@ def test_calls_that_failed_are_left_out_and_the_old_block_stays(plan_of: Planner
     )
     assert kinds(plan.calls(0)) == [MALLOC, FREE]
     assert plan.header["failed"] == 2
-
-
-def test_a_free_that_the_trace_lost_is_made_up(plan_of: Planner) -> None:
-    plan = plan_of(
-        [
-            Event(1, 0, NEW, A, 0, 8),
-            Event(2, 1, MALLOC, A, 0, 9),
-            Event(3, 1, FREE, A),
-        ]
-    )
-    assert kinds(plan.calls(1)) == [DELETE, MALLOC, FREE]
-    assert plan.header["lost_frees"] == 1
-    assert plan.header["left_blocks"] == 0
 
 
 # ------------------------------------------------- a realloc lasts, and others act meanwhile

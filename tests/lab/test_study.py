@@ -25,7 +25,6 @@ from engine_helpers import (
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import write_text
 from heapfit.records import (
-    Factor,
     PlannedTrial,
     Study,
     Trial,
@@ -79,35 +78,6 @@ def test_every_block_has_every_allocator_at_every_number_of_cores_once() -> None
         cells = Counter((planned.allocator, planned.cores) for planned in block)
         assert cells == Counter((each.name, count) for each in THREE for count in cores)
         assert {planned.warmup for planned in block} == {number < 2}
-
-
-def test_order_is_random_by_block_and_fixed_by_the_seed() -> None:
-    def orders(seed: int) -> list[str]:
-        study = study_of(workload("true"), THREE, replicates=20, seed=seed)
-        names = [planned.allocator for planned in study.plan if not planned.warmup]
-        return ["".join(names[at : at + 3]) for at in range(0, len(names), 3)]
-
-    assert orders(1) == orders(1)
-    assert orders(1) != orders(2)
-    assert len(set(orders(1))) == 6  # of twenty blocks, each of the six orders occurs
-
-
-def test_within_a_setting_all_allocators_run_side_by_side() -> None:
-    work = workload("echo", "{size}", "{mode}", parameters={"size": "1", "mode": "a"})
-    factors = [
-        Factor(name="size", levels=["1", "2", "3"]),
-        Factor(name="mode", levels=["a", "b"]),
-    ]
-    study = study_of(work, THREE, factors=factors, replicates=20, warmups=2)
-    orders = set()
-    for start in range(36, len(study.plan), 18):  # behind the warm-ups
-        block = study.plan[start : start + 18]
-        groups = [block[at : at + 3] for at in range(0, 18, 3)]
-        for group in groups:
-            assert len({planned.setting for planned in group}) == 1
-            assert {planned.allocator for planned in group} == {each.name for each in THREE}
-        orders.add(tuple(group[0].setting for group in groups))
-    assert len(orders) > 15  # the order of settings is random in each block
 
 
 @pytest.mark.parametrize(

@@ -75,15 +75,6 @@ def test_an_empty_level_leaves_a_variable_unset_whoever_sets_it(
     assert "MODE" not in seen
 
 
-def test_options_reach_heapfit_beside_those_that_are_set_already(
-    tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEAPFIT_OPTIONS", "decay_ms:5,remote_free_batch:8")
-    mine = InstalledAllocator(name="mine", title="mine", version="1", library=library)
-    seen = seen_by(tmp_path, {"option.decay_ms": "100"}, mine)
-    assert seen["HEAPFIT_OPTIONS"] == "remote_free_batch:8,decay_ms:100"
-
-
 def test_options_are_not_for_other_allocators(tmp_path: Path, library: Path) -> None:
     mine = InstalledAllocator(name="mine", title="mine", version="1", library=library)
     decay = Factor(name="option.decay_ms", levels=["1", "100"])

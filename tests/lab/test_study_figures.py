@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -130,10 +129,3 @@ def test_a_figure_sets_its_subject_against_its_peers(finished: Path) -> None:
         assert ratios["slow"] > 1.2
         assert set(ratios) == {"glibc", "heapfit", "slow"}
     assert figure.combined["slow"].best <= figure.combined["slow"].worst
-
-
-def test_quick_keeps_the_workloads_that_are_quick(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("study", "run", write(tmp_path), "--quick", "--out", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
-    series = json.loads((tmp_path / "out" / "series.json").read_text())
-    assert series["experiments"] == ["all.first", "alone"]

@@ -60,15 +60,6 @@ def test_two_allocators_are_compared_by_the_paired_t_test_of_logarithms() -> Non
     assert (found.subject, found.blocks, found.method) == ("ratio", 8, METHOD)
 
 
-def test_of_more_allocators_every_pair_is_adjusted_for_all_of_them() -> None:
-    figures = np.array([scattered(seed, 1.0, 0.05) for seed in range(4)])
-    found = between(measured(dict(zip("abcd", figures.tolist(), strict=True))), "b", "d")
-    pair = pairs(figures)
-    [place] = np.flatnonzero((pair.first == 1) & (pair.second == 3))
-    alone = 2 * t.sf(abs(pair.mean[place]) / pair.variance[place] ** 0.5, pair.df[place])
-    assert found.p == pytest.approx(1 - (1 - alone) ** 6)
-
-
 def test_comparisons_with_the_baseline_are_adjusted_for_themselves_alone() -> None:
     figures = np.array([scattered(seed, 1.0, 0.05) for seed in range(4)])
     found = between(
@@ -115,16 +106,6 @@ def test_of_a_metric_that_can_be_zero_the_difference_is_the_subject(metric: Metr
     assert found.estimate == pytest.approx(np.mean(np.subtract(a, b)))
     assert found.p == pytest.approx(ttest_rel(a, b).pvalue)
     assert found.absolute == found.estimate
-
-
-def test_a_figure_of_zero_makes_any_metric_one_of_differences_without_a_number_in_its_place() -> (
-    None
-):
-    found = between(measured({"a": [0.0, 0.0, 1.0, 0.0], "b": [40.0, 41.0, 42.0, 40.0]}, CALLS),
-                    "a", "b")  # fmt: skip
-    assert found.subject == "difference"
-    assert found.estimate == pytest.approx(-40.5)
-    assert found.shown
 
 
 def test_figures_that_never_vary_are_facts() -> None:
