@@ -213,3 +213,19 @@ def test_report_says_first_that_a_study_is_still_running(
     assert "goes on" not in aside.stdout
     said = f"note: the study in {tmp_path} is still running: 4 of 6 trials are done so far\n"
     assert running.stderr == said
+
+
+# Bytes on the stack: each variable's text, its end and the pointer to it.
+SIZE = "import os; print(sum(len(k) + len(v) + 10 for k, v in os.environb.items()))"
+
+
+@pytest.mark.gate
+def test_every_allocators_program_has_an_environment_of_one_size(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    words = ["compare", "--allocators", "glibc,heapfit", "--replicates", "1", "--cores", "1"]
+    words += ["--out", str(tmp_path), "--", "/usr/bin/python3", "-c", SIZE]
+    result = run_heapfit(*words)
+    assert result.returncode == 0, result.stderr
+    # What a program prints must be the same under every allocator.
+    assert [trial["status"] for trial in trials_in(tmp_path)] == ["ok"] * 4

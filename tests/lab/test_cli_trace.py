@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -45,28 +44,6 @@ def test_convert_makes_a_folder_named_after_the_trace(
     totals = Answers(service().calls).totals
     assert result.stdout.split(":")[0] == "mine.tables"
     assert pq.read_metadata(tmp_path / "mine.tables/objects.parquet").num_rows == totals.allocations
-
-
-def test_cut_by_time(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "part.hft"
-    words = ("trace", "cut", trace, "--from", "2ms", "--to", "0.003s", "-o", out, "--json")
-    result = run_heapfit(*words)
-    assert result.returncode == 0, result.stderr
-    made = json.loads(result.stdout)
-    inside = [e for _, e in service().calls if 2_000_000 <= e.ns < 3_000_000]
-    assert made["events"] == len(inside)
-    assert made["live"] > 0
-    assert Path(made["file"]) == out
-    assert out.exists()
-
-
-def test_merge_of_processes(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    other = service(requests=30, seed=5)
-    other.info["pid"] = 5000
-    parts = trace, other.write(tmp_path / "other.hft")
-    result = run_heapfit("trace", "merge", *parts, "-o", tmp_path / "all.hft")
-    assert result.returncode == 0, result.stderr
-    assert "2 processes" in result.stdout
 
 
 def test_anonymise(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:

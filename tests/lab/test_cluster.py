@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -21,13 +22,28 @@ from heapfit.records import (
 )
 from heapfit.study import Progress, load
 from heapfit.study.cluster import Cluster
-from loopback import accepts, free_port
 from study_files import write_study
 
 pytestmark = pytest.mark.full
 
 STARTUP_S = 60.0
 POLL_S = 0.05
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody does."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass

@@ -13,6 +13,7 @@ from heapfit import machine
 from heapfit.catalogue import with_programs
 from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
+from heapfit.machine import describe
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import Journal, Progress, execute, load
 from heapfit.study.identity import differences, identify
@@ -200,3 +201,9 @@ def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(
     build(program, "3")
     mixed = run_heapfit(*command, "--mix", "--replicates", "2", "--", "./program", folder=tmp_path)
     assert "This mixes trials of different things (--mix)" in " ".join(mixed.stdout.split())
+
+
+def test_variables_that_steer_an_allocator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    notes = describe().notes
+    assert "MALLOC_ARENA_MAX=1 is set in the environment of every trial" in notes

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from heapfit.live import Process, find, openmetrics
-from live_double import Double
+from live_double import MIB, Double
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -61,3 +61,10 @@ def test_a_figure_that_no_library_gives_is_no_obstacle_to_the_others(
     families = scraped()
     assert value(families["heapfit_up"]) == 0
     assert families["heapfit_live_bytes"].samples == []
+
+
+def test_a_scraper_gets_the_ledger_if_it_is_asked_for(double: Double) -> None:
+    assert "heapfit_ledger_bytes" not in scraped()
+    ledger = scraped(with_ledgers=True)["heapfit_ledger_bytes"]
+    assert value(ledger, where="heap", cause="live") == 60 * MIB
+    assert value(ledger, where="outside", cause="file") == 5 * MIB

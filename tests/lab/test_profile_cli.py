@@ -142,17 +142,6 @@ def test_a_table_has_the_first_rows_and_json_and_csv_have_all(
     assert json.loads(run_heapfit(*nothing).stdout) == []
 
 
-def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    query = (
-        "SELECT (SELECT count(*) FROM objects) AS objects, (SELECT count(*) FROM memory) AS memory,"
-        " (SELECT count(*) FROM sites) AS sites, (SELECT count(*) FROM threads) AS threads,"
-        " (SELECT count(*) FROM flow) AS flow"
-    )
-    answers = json.loads(run_heapfit("profile", folder, "--sql", query, "--json").stdout)
-    assert answers == [{"objects": 500, "memory": 0, "sites": 1, "threads": 2, "flow": 0}]
-
-
 # ----------------------------------------------------------------------- what goes wrong
 
 

@@ -15,13 +15,13 @@ import pytest
 from browser import Browser, Page
 from conftest import Heapfit, assert_one_line
 from heapfit.flames.tree import Tree, grow
-from heapfit.names import passes_on, shortened
+from heapfit.names import shortened
 from heapfit.profile.analyse import count, profile
-from heapfit.profile.page import save_page
+from heapfit.profile.page import page, save_page
 from heapfit.profile.sections import flames
 from heapfit.profile.tally import merged
 from profile_data import calm, changed
-from profile_tables import SiteRow, Tables
+from profile_tables import Block, SiteRow, Tables
 
 TITLES = ["live at the peak", "allocated in all"]
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -92,22 +92,6 @@ def told(page: Page) -> str:
 )
 def test_names_are_shortened_to_what_tells_functions_apart(function: str, short: str) -> None:
     assert shortened(function) == short
-
-
-@pytest.mark.parametrize(
-    ("function", "hidden"),
-    [
-        ("std::vector<int>::_M_realloc_insert<int>(int)", True),
-        ("std::__new_allocator<int>::allocate(unsigned long, void const*)", True),
-        ("operator new(unsigned long)", True),
-        ("calloc", True),
-        ("__libc_start_call_main", True),
-        ("std::vector<int>::push_back(int const&)", False),
-        ("my::_M_allocate()", False),
-    ],
-)
-def test_what_only_passes_a_call_on_is_hidden(function: str, hidden: bool) -> None:
-    assert passes_on(shortened(function)) is hidden
 
 
 # -------------------------------------------------------------------------------------- the tree
@@ -230,3 +214,10 @@ def test_what_cannot_be_set_against_is_told(
     run_heapfit: Heapfit, tmp_path: Path, pair: tuple[Path, Path], words: list[str], said: str
 ) -> None:
     assert_one_line(run_heapfit("profile", *words, folder=pair[0].parent), 2, [said])
+
+
+def test_without_sites_there_is_no_graph(tmp_path: Path) -> None:
+    blocks = profile_tables.complete([Block(size=10, born_ns=5), Block(size=20, born_ns=6)])
+    found = profile(count(profile_tables.write(tmp_path / "none", Tables(blocks))))
+    assert not found.flames
+    assert 'class="flames"' not in page(found)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 
 import pytest
-from heapfit.records import Study, Summary
+from conftest import Heapfit
+from heapfit.catalogue import load_workloads
+from heapfit.cli import output
+from heapfit.records import Study, Summary, TrialStatus
 from heapfit.report import terminal
 from heapfit.report.results import Results
 from heapfit.statistics import read, summarise
@@ -64,3 +67,35 @@ def test_names_and_commands_cannot_act_on_the_terminal() -> None:
     assert "\x07" not in text
     assert "[red]evil[/]" in text
     assert "[bold]t" in text
+
+
+HOSTILE = "to_string[abi:cxx11] [/x] [bold]"
+
+
+def test_nothing_that_is_printed_is_read_as_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for console in (output.results, output.messages):
+        assert isinstance(console, Console)
+        printed = io.StringIO()
+        monkeypatch.setattr(console, "file", printed)
+        rows = output.table(HOSTILE)
+        rows.add_row(HOSTILE)
+        console.print(rows)
+        console.print(HOSTILE)
+        assert printed.getvalue().count(HOSTILE) == 3
+
+
+@pytest.mark.full
+def test_every_workload_is_shown(run_heapfit: Heapfit) -> None:
+    for name in load_workloads():
+        result = run_heapfit("workloads", "show", name)
+        assert result.returncode == 0, result.stderr
+
+
+def test_problems_are_listed_below_in_plain_words() -> None:
+    faults = Faults(status={"tcmalloc": (12, TrialStatus.FAILED, "killed by signal 11 (SIGSEGV)")})
+    text = shown(measured(make_study(), faults))
+    below = text[text.index("Problems") :]
+    assert "! tcmalloc, 1 core: 3 of 15 trials failed: killed by signal 11 (SIGSEGV)" in below
+    assert "12 to 15 trials" in text

@@ -103,16 +103,6 @@ def test_no_page_asks_another_host_for_anything(pages: dict[Path, Html]) -> None
     assert [load for page in pages.values() for load in page.loads if ADDRESS.match(load)] == []
 
 
-def test_every_page_is_reached_from_the_first(site: Path, pages: dict[Path, Html]) -> None:
-    reached, waiting = set(), [site / "index.html"]
-    while waiting:
-        path = waiting.pop()
-        if path in pages and path not in reached:
-            reached.add(path)
-            waiting += [(path.parent / urldefrag(link)[0]).resolve() for link in pages[path].links]
-    assert reached == set(pages)
-
-
 # -------------------------------------------------------------- in a browser
 
 

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from design_data import Levels, grid, simulated, table
-from heapfit.findings import AnovaRow
-from heapfit.records import Study, Trial
+from heapfit.findings import Analysis, AnovaRow
+from heapfit.records import Study, Trial, TrialStatus
+from heapfit.statistics import analyse, read
 from heapfit.statistics.anova import anova
 from heapfit.statistics.effect import partial_eta_squared
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
 from heapfit.statistics.linear_model import FactorialModel
-from heapfit.statistics.observations import figures_of, read, sample
+from heapfit.statistics.observations import figures_of, sample
 from published_data import (
     NPK,
     simon_lesage,
@@ -125,3 +126,37 @@ def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
     assert effect.estimate == pytest.approx(f * df / (f * df + error))
     assert effect.low == pytest.approx(low, rel=1e-5)
     assert effect.high == pytest.approx(high, rel=1e-5)
+
+
+SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
+
+
+def analysed(study: Study, trials: list[Trial]) -> Analysis:
+    analysis = analyse(read(study, trials), "wall_s")
+    assert analysis is not None
+    return analysis
+
+
+def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
+    assert analyse(read(study, []), "wall_s") is None
+    assert analyse(read(study, trials), "unknown") is None
+    constant = grid({"allocator": "ab"}, 5, [3.0] * 10)
+    assert analyse(read(*constant), "wall_s") is None
+    exact = grid({"allocator": "ab"}, 5, [3.0] * 5 + [4.0] * 5)
+    assert analyse(read(*exact), "wall_s") is None
+
+
+def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() -> None:
+    slower = {"a": 1.0, "b": 1.0, "c": 1.0}
+    study, trials = simulated(np.random.default_rng(1), slower, 4, 0.02, SIZES)
+    crash = [
+        trial.model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+        if trial.planned.allocator == "c" and trial.planned.levels["size"] == "l"
+        else trial
+        for trial in trials
+    ]
+    analysis = analysed(study, crash)
+    assert {cell.row for table in analysis.letters for cell in table.cells} == {"a", "b"}
+    assert "allocator c: no good figure of wall_s in 2 of 6 settings." in analysis.left_out
+    assert "8 failed trials" in analysis.left_out

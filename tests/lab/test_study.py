@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from engine_helpers import (
     workload,
 )
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import write_text
+from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import (
     PlannedTrial,
     Study,
@@ -381,3 +382,23 @@ for blocks in range(first, first + 20):
     assert [each.wait() for each in processes] == [0] * 4
     assert looks(tmp_path) == list(range(1, 81))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["looks.jsonl", "report.html"]
+
+
+def half_done(making: AbstractContextManager[Path]) -> None:
+    with making as unfinished:
+        (unfinished / "half" if unfinished.is_dir() else unfinished).write_text("half")
+        raise KeyboardInterrupt
+
+
+def test_what_is_not_finished_leaves_what_was_there(tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("old")
+    (folder / "old").mkdir(parents=True)
+    for making in (replacing(file), replacing_folder(folder)):
+        with pytest.raises(KeyboardInterrupt):
+            half_done(making)
+    assert sorted(tmp_path.rglob("*")) == [file, folder, folder / "old"]
+    assert file.read_text() == "old"
+    with replacing_folder(folder) as new_folder:
+        (new_folder / "new").touch()
+    assert sorted(tmp_path.rglob("*")) == [file, folder, folder / "new"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit
 from heapfit.catalogue.studies import load_study
 from heapfit.errors import UsageError
-from heapfit.report import SeriesReading
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
@@ -102,30 +99,3 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, old: str, new: str, said
     assert old in STUDY
     with pytest.raises(UsageError, match=said):
         load_study(write(tmp_path, STUDY.replace(old, new)))
-
-
-@pytest.fixture(scope="module")
-def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("several")
-    path = write(folder)
-    result = run_heapfit("study", "run", path, "--out", folder / "out")
-    assert result.returncode == 0, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "What a pause costs" in said
-    assert "What a pause costs: slow comes to" in said
-    # On a busy machine three replicates may not tell.
-    assert re.search(r"\(goal 1: (missed|undecided)\), at worst to", said)
-    assert "alone: " in said
-    assert "all.first: " not in said  # the figure says it
-    return folder / "out"
-
-
-def test_a_figure_sets_its_subject_against_its_peers(finished: Path) -> None:
-    summary = SeriesReading(finished).summary
-    [figure] = summary.figures
-    assert set(figure.ratios) == {"all.first", "all.second"}
-    for ratios in figure.ratios.values():
-        assert ratios["heapfit"] == 1.0
-        assert ratios["slow"] > 1.2
-        assert set(ratios) == {"glibc", "heapfit", "slow"}
-    assert figure.combined["slow"].best <= figure.combined["slow"].worst

@@ -13,7 +13,7 @@ import trace_data
 from conftest import Heapfit
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.convert import Summary, convert
-from heapfit.trace.native import MALLOC, Event, Reader, Writer
+from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.schema import FILES
 from trace_data import END, MODULES, Answers, Program, service
 
@@ -88,26 +88,6 @@ def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
 
 
 NUMBERS = ("pid", "parent", "cores", "page_size", "sample", "sites", "started_unix_ns")
-NO_NUMBERS = ("x", None, float("nan"), 1 << 63)
-NO_TEXTS = (1, "\ud800")
-
-
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [
-        *((member, value) for member in (*NUMBERS, "file_number") for value in NO_NUMBERS),
-        *((member, value) for member in ("program", "allocator", "arch") for value in NO_TEXTS),
-        *(("arguments", value) for value in ("x", ["\ud800"])),
-        *(("environment", value) for value in (["A"], {"\ud800": "b"})),
-    ],
-)
-def test_what_no_recorder_says_of_itself_is_passed_over(
-    member: str, value: Any, tmp_path: Path
-) -> None:
-    with Writer(tmp_path / "a.hft", {"pointer_bytes": 8, member: value}):
-        pass
-    with Reader(tmp_path / "a.hft") as reader:
-        assert reader.info == {"pointer_bytes": 8, "ticks_per_second_guess": 1_000_000_000}
 
 
 @pytest.mark.parametrize("to", ["pprof", "perfetto"])

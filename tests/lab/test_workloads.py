@@ -35,9 +35,6 @@ def check_installed(workload: Workload) -> None:
     assert not missing, f"apt-get install {' '.join(workload.install.debian)}"
 
 
-every_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
-
-
 def allocators() -> list[InstalledAllocator]:
     """The C library's own, and the library that HEAPFIT_LIBRARY names, else heapfit's."""
     named = os.environ.get("HEAPFIT_LIBRARY")
@@ -52,12 +49,6 @@ def test_every_study_loads_with_its_workloads() -> None:
     for study in load_studies().values():
         workloads_of(study, study.workloads or [each.workload for each in study.experiments])
         check_variants(FOLDER, study)
-
-
-@every_workload
-def test_is_called_like_its_folder_and_stands_in_the_readme(workload: Workload) -> None:
-    assert workload.here == FOLDER / workload.name
-    assert f"| `{workload.name}` |" in (FOLDER / "README.md").read_text()
 
 
 @pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
