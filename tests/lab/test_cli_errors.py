@@ -1,4 +1,4 @@
-"""What every command does alike: help with an example, JSON, errors of one line."""
+"""What every command does alike: answers that fit anywhere, errors of one line."""
 
 from __future__ import annotations
 

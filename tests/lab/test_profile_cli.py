@@ -84,7 +84,6 @@ def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.usefixtures("library")
 def test_a_program_that_was_rebuilt_since_is_told_of(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program, source = tmp_path / "program", tmp_path / "program.c"
     source.write_text("#include <stdlib.h>\nint main(void) { return malloc(99) == NULL; }\n")

@@ -1,4 +1,4 @@
-"""The page of a profile in a real browser, and what is in its text without one.
+"""A profile as a page, in a real browser and without one, and in a terminal.
 
 Needs Debian's `chromium`; without it these tests fail and say what to install.
 """

@@ -1,41 +1,19 @@
-"""The report of a designed study: what was found is on the page, in the terminal and in the files.
-
-The findings are those of the real statistics and the real advice on made trials.
-"""
+"""Who is said to lead in a report: the findings are those of the real statistics on made trials."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from browser import Browser
 from design_data import study_of, trial_of
-from heapfit.records import Factor
 from heapfit.report.conclusions import conclude
 from heapfit.report.letters import grids
-from heapfit.report.reading import Findings, find
 from heapfit.report.results import Results
-from heapfit.statistics import Readings, read, summarise
-from report_data import METRICS, make_study, make_trials
+from heapfit.statistics import read, summarise
+from report_data import METRICS
 
 pytestmark = pytest.mark.full
 
 WALL = METRICS[0]
-THREADS = Factor(name="threads", levels=["1", "4", "16"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
-def designed(replicates: int = 4) -> tuple[Readings, Findings]:
-    """A study over cores and threads with what is found in it."""
-    study = make_study(replicates=replicates, factors=[THREADS])
-    readings = read(study, make_trials(study))
-    return readings, find(readings)
 
 
 def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_scatters() -> None:

@@ -1,4 +1,4 @@
-"""What the reports say in words: conclusions, problems, drift, units."""
+"""What the reports say in words: conclusions and units."""
 
 from __future__ import annotations
 

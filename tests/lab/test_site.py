@@ -10,14 +10,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 import pytest
-from browser import Browser
 
 pytestmark = pytest.mark.full
 
@@ -101,12 +99,3 @@ def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Ht
 
 def test_no_page_asks_another_host_for_anything(pages: dict[Path, Html]) -> None:
     assert [load for page in pages.values() for load in page.loads if ADDRESS.match(load)] == []
-
-
-# -------------------------------------------------------------- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as browser:
-        yield browser

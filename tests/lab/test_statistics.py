@@ -1,4 +1,4 @@
-"""Medians and their intervals against published tables and examples; ratios by block."""
+"""Medians and intervals against published tables; ratios by block; intervals of samples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study from plan to finished journal: order, references, interruption, extension, refusals."""
+"""A study from plan to finished journal: order, references, interruption, refusals, bad disks."""
 
 from __future__ import annotations
 
