@@ -11,7 +11,6 @@ for, no driver to match, no package beside Debian's `chromium`. Everything has a
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import queue
@@ -121,11 +120,6 @@ class Page:
                 windowsVirtualKeyCode=codes[key],
                 **(typed if kind == "keyDown" else {}),
             )
-
-    def print_to(self, path: Path) -> None:
-        """Save the page as the PDF that printing it gives."""
-        answer = self.command("Page.printToPDF", preferCSSPageSize=True, printBackground=True)
-        path.write_bytes(base64.b64decode(answer["data"]))
 
     def note(self, method: str, event: dict[str, Any]) -> None:
         """Remember what an event says, where it is an error or a request."""

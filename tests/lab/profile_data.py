@@ -1,18 +1,19 @@
 """Profiles with known answers, for the tests of what is said about one and how it looks.
 
 `calm()` is a small program that needs nothing; a test of a rule changes the figures that the rule
-looks at. `server()` is a busy one, of which nearly every section has something to say.
+looks at. `server()` is a busy one, of which most sections have something to say.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from heapfit.profile import analyse
 from heapfit.profile.model import (
     Amount,
-    Burst,
     Bursts,
     Calls,
     Course,
@@ -42,6 +43,7 @@ from heapfit.profile.model import (
     Transactions,
     Waste,
 )
+from trace_data import service, write_tables
 
 S, MS, US = 10**9, 10**6, 10**3
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -347,254 +349,17 @@ def lived(rows: Sequence[LifetimeRow]) -> list[LifetimeCell]:
 
 # ------------------------------------------------------------------------ the busy
 
-THREADS = ["server", "worker", "worker", "worker", "worker", "io", "log", "others"]
-_PEAK = 640 * MIB
 
-
-def server() -> Profile:
-    """A server under load: workers with bursts, an I/O thread whose blocks others free, a leak."""
-    sizes = [16 << k for k in range(17)]
-    rows = [lifetime_row(each, int(9e6 / (1 + k) ** 1.6)) for k, each in enumerate(sizes)]
-    mixed = Quantiles(p50=900.0, p90=64.0 * MIB, p99=None)
-    rows[2] = changed(rows[2], bytes=mixed, amount=amount(4e6, 60), living=amount(1.1e6, 60))
-    calls = {"malloc": 0.62, "new": 0.24, "realloc": 0.06, "calloc": 0.07, "aligned": 0.01}
+def server(folder: Path) -> Profile:
+    """Of workers with bursts, whose blocks another thread frees, with call sites and leaks."""
+    found = analyse.profile(analyse.count(write_tables(service(400), folder / "server.tables")))
     return changed(
-        calm(),
-        recordings=[busy_recording()],
-        totals=Totals(
-            events=25_400_000,
-            duration_ns=60 * S,
-            allocations=amount(12_700_000, 190),
-            frees=amount(9_600_000, 120),
-            failed=0,
-            unmatched_frees=12,
-            lost_events=0,
-            mean_size=190.0,
-            per_second=1_270_000.0,
-            per_second_most=3_100_000.0,
-            calls=[
-                Calls(
-                    kind=kind, amount=amount(12.7e6 * v, 100 + 9_700 * (kind == "calloc")), share=v
-                )
-                for kind, v in calls.items()
-            ],
-            calloc=amount(890_000, 10_800),
-            calloc_share=0.07,
-            calloc_pages=amount(140_000, 64 * KIB),
-            aligned=amount(120_000, 256),
-            large=amount(900_000, 96 * KIB),
-            large_local=amount(800_000, 96 * KIB),
-        ),
-        sizes=Sizes(
-            programs=[distribution("server", 56, 12_700_000)],
-            threads=[
-                distribution(name, 24 + 30 * i, int(4e6 / (i + 1)), 1 + i / 3)
-                for i, name in enumerate(THREADS)
-            ],
-        ),
-        lifetimes=Lifetimes(
-            rows=rows,
-            by_time=lived(rows),
-            by_bytes=[],
-            all=lifetime_row(1 << 20, 12_700_000, 0.21),
-            young_share=0.71,
-        ),
-        sharing=busy_sharing(),
-        reallocs=changed(
-            calm().reallocs,
-            calls=amount(760_000, 9_000),
-            share=0.06,
-            known=755_000,
-            in_place=210_000,
-            in_place_share=0.28,
-            copied_bytes=14 * GIB,
-            copied_huge_bytes=9 * GIB,
-            largest=48 * MIB,
-            grown=740_000,
-            shrunk=20_000,
-            growth=[
-                Growth(ratio=1.0, calls=20_000),
-                Growth(ratio=1.1, calls=110_000),
-                Growth(ratio=2.0, calls=600_000),
-                Growth(ratio=None, calls=25_000),
-            ],
-            blocks=160_000,
-            per_block=4.75,
-        ),
-        peak=busy_peak(sizes),
-        transactions=busy_transactions(),
-        sites=busy_sites(),
-        waste=Waste(
-            allocators=[
-                rounding("dlmalloc", 0.041, peak=_PEAK),
-                rounding("heapfit", 0.052, peak=_PEAK),
-                rounding("snmalloc", 0.055, peak=_PEAK),
-                rounding("jemalloc", 0.061, peak=_PEAK),
-                rounding("mimalloc", 0.062, peak=_PEAK, title="mimalloc 3"),
-                rounding("google-tcmalloc", 0.071, peak=_PEAK, title="TCMalloc (Google)"),
-                rounding("glibc", 0.128, True, peak=_PEAK, title="glibc malloc (ptmalloc2)"),
-                rounding("hoard", 0.31, peak=_PEAK, title="Hoard"),
-            ],
-            unknown=["rpmalloc is not installed: heapfit allocators install rpmalloc"],
-        ),
-        leaks=Leaks(
-            amount=Amount(objects=3_000_000, bytes=180 * MIB),
-            share=0.07,
-            sizes=[
-                SizePart(size=64, amount=amount(2_500_000, 60), share=0.8),
-                SizePart(size=1024, amount=amount(40_000, 800), share=0.2),
-            ],
-            sites=[
-                leak("session_new (session.c:118)", 0.62, 180 * MIB, late=0.51),
-                leak("dict_expand (dict.c:240)", 0.25, 180 * MIB, late=0.08),
-                leak("libcrypto.so.3+0x1a2b40", 0.02, 180 * MIB, late=0.0),
-            ],
-            born=[amount(n * 30_000) for n in (22, 9, 9, 10, 9, 10, 9, 10, 9, 14)],
-        ),
+        found, transactions__threads=[bursts("worker-1")], totals__per_second=1_270_000.0
     )
 
 
-def busy_recording(**changes: Any) -> Recording:
-    """A minute: it fills, breathes, has a surge of a reload at 38 s, and keeps too much after."""
-    live, resident, rates = [], [], []
-    for step in range(600):
-        at = step / 10
-        base = 180 * MIB * min(1.0, at / 12) + 24 * MIB * math.sin(at * 1.3) * min(1.0, at / 12)
-        surge = 470 * MIB * math.exp(-(((at - 38) / 3.2) ** 2))
-        live.append(int(max(base + surge, 0)))
-        rates.append(int(127_000 * (1 + 0.4 * math.sin(at * 2.1)) * (2.1 if 34 < at < 40 else 1)))
-    for step in range(600):
-        most = max(live[: step + 1])
-        resident.append(int(most * (1.14 if step < 400 else 1.09) + 9 * MIB))
-    made = course(live, list(resident), S // 10)
-    busy = recording(
-        name="server.hft",
-        program="/usr/sbin/server",
-        arguments=["/usr/sbin/server", "--port", "7000", "--workers", "4"],
-        duration_ns=60 * S,
-        threads=11,
-        events=25_400_000,
-        allocations=amount(12_700_000, 190),
-        peak=Amount(objects=4_100_000, bytes=_PEAK),
-        peak_ns=int(38.1 * S),
-        end=Amount(objects=3_000_000, bytes=180 * MIB),
-        resident_most=int(_PEAK * 1.16),
-        problems=["12 frees were of blocks from before the recording"],
-        course=changed(made, allocations=rates),
-    )
-    return changed(busy, **changes)
-
-
-def busy_sharing() -> Sharing:
-    flow = [Flow(born=i, died=i, amount=amount(6e6 / (i + 1) ** 1.5, 80)) for i in range(8)]
-    flow += [Flow(born=5, died=i, amount=amount(420_000, 200)) for i in (1, 2, 3, 4)]
-    flow += [Flow(born=1, died=6, amount=amount(60_000, 300))]
-    freed, remote = amount(9_600_000, 110), amount(1_740_000, 204)
-    return Sharing(
-        threads=THREADS,
-        flow=sorted(flow, key=lambda each: -each.amount.objects),
-        freed=freed,
-        remote=remote,
-        remote_share=remote.objects / freed.objects,
-        remote_bytes_share=remote.bytes / freed.bytes,
-    )
-
-
-def busy_peak(sizes: Sequence[int]) -> Peak:
-    weights = [1 + 4 * math.exp(-(((k - 3) / 2) ** 2)) + 3 * (k == 14) for k in range(len(sizes))]
-    shares = [each / sum(weights) for each in weights]
-    return Peak(
-        amount=Amount(objects=4_100_000, bytes=_PEAK),
-        usable_bytes=int(_PEAK * 1.128),
-        sizes=[
-            SizePart(size=s, amount=amount(_PEAK * w / s, s), share=w)
-            for s, w in zip(sizes, shares, strict=True)
-        ],
-        threads=[part(name, 0.3 / (i + 1), _PEAK) for i, name in enumerate(THREADS[:4])],
-        sites=[
-            part("index_build (index.c:77)", 0.44, _PEAK),
-            part("session_new (session.c:118)", 0.17, _PEAK),
-            part("dict_expand (dict.c:240)", 0.11, _PEAK),
-            part("std::vector<Row>::_M_realloc_insert (vector.tcc:459)", 0.06, _PEAK),
-            part("libcrypto.so.3+0x1a2b40", 0.02, _PEAK),
-        ],
-        ages=[part("10 %", 0.58, _PEAK), part("20 %", 0.08, _PEAK), part("100 %", 0.34, _PEAK)],
-    )
-
-
-def busy_transactions() -> Transactions:
-    threads = [
-        bursts(f"worker {i + 1}", bursts=5200 - 900 * i, share=0.83 - 0.04 * i) for i in range(4)
-    ]
-    examples = [
-        Burst(
-            thread=i,
-            recording=0,
-            start_ns=int((0.4 + n * 0.48 + 0.05 * i) * S),
-            end_ns=int((0.4 + n * 0.48 + 0.05 * i) * S) + (3 + 7 * ((n * 7 + i) % 5)) * 4 * MS,
-        )
-        for i in range(4)
-        for n in range(120)
-    ]
-    return Transactions(threads=threads, examples=examples, share=0.64)
-
-
-def busy_sites() -> Sites:
-    lasting = {"median_ns": None, "end": amount(900_000), "peak": amount(1_000_000)}
-    found = [
-        site(
-            "index_build (index.c:77)",
-            0.31,
-            ["reload (server.c:310)", "main (server.c:900)"],
-            interleaving=0.02,
-        ),
-        site(
-            "session_new (session.c:118)",
-            0.21,
-            ["accept_client (net.c:61)"],
-            interleaving=0.57,
-            amount=amount(1_200_000),
-            **lasting,
-        ),
-        site(
-            "std::vector<Row>::_M_realloc_insert (vector.tcc:459)",
-            0.16,
-            smallest=64,
-            largest=2 * MIB,
-            small_share=0.2,
-            remote_share=0.4,
-        ),
-        site(
-            "dict_expand (dict.c:240)",
-            0.11,
-            ["dict_add (dict.c:291)"],
-            interleaving=0.4,
-            smallest=1024,
-            largest=16 * MIB,
-            small_share=0.0,
-        ),
-        site("reply_append (reply.c:33)", 0.08, interleaving=0.71, remote_share=0.9),
-        site("libcrypto.so.3+0x1a2b40", 0.01),
-    ]
-    return Sites(
-        recorded=True,
-        distinct=1841,
-        by_bytes=found[:4],
-        by_interleaving=[found[1], found[4], found[3]],
-        interleaving=0.38,
-        without_lines={"libcrypto.so.3": 0.01},
-    )
-
-
-def several() -> Profile:
-    """Three processes of one service, of which one forked the others."""
-    one = server()
-    others = [
-        busy_recording(pid=4712 + i, name=f"server.hft.{4712 + i}", program=f"/usr/sbin/{name}")
-        for i, name in enumerate(["gateway", "data"])
-    ]
-    programs = [
-        distribution(name, 24 * (i + 1), 4_000_000)
-        for i, name in enumerate(["server", "gateway", "data"])
-    ]
-    return changed(one, recordings=[one.recordings[0], *others], sizes__programs=programs)
+def several(folder: Path) -> Profile:
+    """Two processes of one service."""
+    one = server(folder)
+    [first] = one.recordings
+    return changed(one, recordings=[first, changed(first, pid=4712, name="server.hft.4712")])

@@ -7,8 +7,6 @@ of the National Institute of Standards and Technology (StRD, analysis of varianc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 # Wool A, B by tension L, M, H, nine looms each: warp breaks (Tippett, 1950).
 WARPBREAKS_FACTORS = {"wool": "AB", "tension": "LMH"}
 WARPBREAKS = [
@@ -20,19 +18,7 @@ WARPBREAKS = [
     *(20, 21, 24, 17, 13, 15, 15, 16, 28),
 ]
 
-# Supplement OJ, VC by dose 0.5, 1, 2, ten guinea pigs each: tooth length (Crampton, 1947).
-TOOTH_FACTORS: dict[str, Sequence[str]] = {"supp": ["VC", "OJ"], "dose": ["0.5", "1", "2"]}
-TOOTH_GROWTH = [
-    *(4.2, 11.5, 7.3, 5.8, 6.4, 10, 11.2, 11.2, 5.2, 7),
-    *(16.5, 16.5, 15.2, 17.3, 22.5, 17.3, 13.6, 14.5, 18.8, 15.5),
-    *(23.6, 18.5, 33.9, 25.5, 26.4, 32.5, 26.7, 21.5, 23.3, 29.5),
-    *(15.2, 21.5, 17.6, 9.7, 14.5, 10, 8.2, 9.4, 16.5, 9.7),
-    *(19.7, 23.3, 23.6, 26.4, 20, 25.2, 25.8, 21.2, 14.5, 27.3),
-    *(25.5, 26.4, 22.4, 24.5, 24.8, 30.9, 26.4, 27.3, 29.4, 23),
-]
 
-# Sprays A to F, twelve plots each: insects (Beall, 1942).
-SPRAYS = "ABCDEF"
 INSECT_SPRAYS = [
     *(10, 7, 20, 14, 14, 12, 10, 23, 17, 20, 14, 13),
     *(11, 17, 21, 11, 16, 14, 17, 17, 19, 21, 7, 13),
@@ -42,12 +28,6 @@ INSECT_SPRAYS = [
     *(11, 9, 15, 22, 15, 16, 13, 10, 26, 26, 24, 13),
 ]
 
-# Control and two treatments, ten plants each: dried weight (Dobson, 1983).
-PLANT_GROWTH = [
-    *(4.17, 5.58, 5.18, 6.11, 4.5, 4.61, 5.17, 4.53, 5.33, 5.14),
-    *(4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69),
-    *(6.31, 5.12, 5.54, 5.5, 5.37, 5.29, 4.92, 6.15, 5.8, 5.26),
-]
 
 # Block, N, P, K, yield of peas: half of each replicate in a block, N:P:K confounded with blocks.
 NPK = [
@@ -87,15 +67,6 @@ POISONS = [
     *(0.44, 0.35, 0.31, 0.40, 0.56, 1.02, 0.71, 0.38),
     *(0.22, 0.21, 0.18, 0.23, 0.30, 0.37, 0.38, 0.29),
     *(0.23, 0.25, 0.24, 0.22, 0.30, 0.36, 0.31, 0.33),
-]
-
-# NIST StRD SiRstv: five instruments, five measurements each: resistivity of silicon in ohm cm.
-RESISTIVITY = [
-    *(196.3052, 196.1240, 196.1890, 196.2569, 196.3403),
-    *(196.3042, 196.3825, 196.1669, 196.3257, 196.0422),
-    *(196.1303, 196.2005, 196.2889, 196.0343, 196.1811),
-    *(196.2795, 196.1748, 196.1494, 196.1485, 195.9885),
-    *(196.2119, 196.1051, 196.1850, 196.0052, 196.2090),
 ]
 
 

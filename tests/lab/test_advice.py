@@ -85,14 +85,6 @@ def test_what_you_have_is_kept_where_nobody_is_shown_to_be_better() -> None:
     assert headline(advice) == "Keep a"
 
 
-def test_half_a_mebibyte_is_no_reason_for_more_time() -> None:
-    half = 0.5 / 64
-    advice = advised(measured({"lean": (1.19, 4 * half), "quick": (1.0, 5 * half)}), {})
-    assert advice.recommended == "quick"
-    assert advice.weights == {"time": 1.0}
-    assert "Memory does not count: all allocators are shown to be within 1 MiB" in advice.notes[0]
-
-
 def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     # Shown to differ by some 8 ms, but perhaps by less than the 5 that matter.
     study = study_of(["old", "new"], {}, [WALL])
@@ -107,46 +99,6 @@ def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     assert advice.recommended is None
     assert headline(advice) == "No significant difference"
     assert "those that are shown may be less than anybody would notice" in advice.reasons
-
-
-def test_two_trials_each_do_not_read_as_if_there_were_ten() -> None:
-    few = advised(measured(TRUTH, replicates=2), {})
-    assert headline(few) == "Nothing can be said yet"
-    assert headline(advised(measured(TRUTH, replicates=10), {})) == "Recommended: lean"
-
-
-def failing_when_it_is_slow() -> tuple[Study, list[Trial]]:
-    """The machine gets slower. `picky` takes 10 % more than `old` and fails in the last blocks,
-    `other` 20 % more and fails in the first."""
-    study = study_of(["old", "picky", "other"], {}, [WALL])
-    noise = np.random.default_rng(5)
-    trials = []
-    for block in range(12):
-        for name, factor in (("old", 1.0), ("picky", 1.1), ("other", 1.2)):
-            wall_s = factor * (1 + 0.2 * block) * noise.normal(1, 0.005)
-            fails = (name == "picky" and block > 7) or (name == "other" and block < 4)
-            trials.append(trial_of(study, (name,), {} if fails else {"wall_s": wall_s}, block))
-    return study, trials
-
-
-def test_scores_and_costs_are_of_the_blocks_that_verdicts_are_of() -> None:
-    study, trials = failing_when_it_is_slow()
-    advice = advised((study, trials), {"time": 1})
-    standings = {each.allocator: each for each in advice.standings}
-    assert advice.recommended == "old"
-    for each in (verdict for verdict in advice.scores if "old" in (verdict.first, verdict.second)):
-        first, second = standings[each.first], standings[each.second]
-        assert first.score / second.score == pytest.approx(each.estimate)
-        assert first.costs["time"] / second.costs["time"] == pytest.approx(each.estimate)
-        assert first.metrics["wall_s"] / second.metrics["wall_s"] == pytest.approx(each.estimate)
-    assert "picky costs 10 % more" in advice.reasons
-
-
-def test_where_each_is_better_at_something_and_weights_decide_nothing_the_user_chooses() -> None:
-    advice = advised(measured({"quick": (1.0, 1.2), "lean": (1.2, 1.0)}), {})
-    assert advice.recommended is None
-    assert "Choose by what matters more to you" in advice.reasons
-    assert headline(advice) == "No recommendation"
 
 
 def test_who_fails_more_often_than_the_baseline_is_not_recommended() -> None:

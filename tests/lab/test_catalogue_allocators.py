@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import shared_home
+from conftest import Heapfit
 from heapfit import catalogue
-from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError
 
@@ -47,20 +48,6 @@ def test_every_allocator_installs_and_survives_real_programs(name: str) -> None:
     assert catalogue.resolve_allocators([name]) == [installed]
 
 
-@pytest.mark.parametrize("name", ["ptmalloc3"])
-def test_what_no_registry_has_says_how_to_add_it(name: str, jemalloc: Path) -> None:
-    entry = catalogue.load_allocators()[name]
-    assert catalogue.find_installed(entry) is None
-    for attempt in (
-        lambda: catalogue.install_allocator(entry, say_nothing),
-        lambda: catalogue.resolve_allocators([name]),
-    ):
-        with pytest.raises(HeapfitError, match=rf"no package registry.*{name}=path/to/lib\.so"):
-            attempt()
-    [own] = catalogue.resolve_allocators([f"{name}={jemalloc}"])
-    assert own.library == jemalloc
-
-
 def test_a_toml_file_of_ones_own_stands_wherever_a_name_does(
     jemalloc: Path, tmp_path: Path
 ) -> None:
@@ -79,31 +66,6 @@ def test_a_library_without_malloc_is_refused() -> None:
     zlib = next(Path("/usr/lib").glob("*-linux-gnu/libz.so.1"))
     with pytest.raises(HeapfitError, match=r"malloc comes from .*libc"):
         catalogue.resolve_allocators([f"bad={zlib}"])
-
-
-@pytest.mark.usefixtures("empty_home")
-def test_a_library_is_compiled_by_its_recipe_and_again_when_that_changes(tmp_path: Path) -> None:
-    described = tmp_path / "own.toml"
-    recipe = """name = "own"
-title = "Own"
-[source]
-kind = "crate"
-package = "rpmalloc-sys"
-version = "0.2.3"
-[source.build]
-commands = [["cp", "{source}/Cargo.toml", "copied"], ["cp", "copied", "{library}"]]
-"""
-    described.write_text(recipe)
-    [entry] = find_allocators([str(described)])
-    with pytest.raises(HeapfitError, match=r"own\.so does not load"):  # It is no library at all.
-        catalogue.install_allocator(entry, say_nothing)
-    found = catalogue.find_installed(entry)
-    assert found is not None
-    assert found.library is not None
-    assert 'name = "rpmalloc-sys"' in found.library.read_text()
-    described.write_text(recipe.replace('"copied"', '"copy"'))
-    [changed] = find_allocators([str(described)])
-    assert catalogue.find_installed(changed) is None
 
 
 @pytest.mark.parametrize(
@@ -141,3 +103,16 @@ def test_what_has_another_purpose_is_compared_only_where_it_is_named(library: Pa
     assert "heapfit-hardened" not in found
     assert named_allocators("installed", usual, installed=False) == found
     assert named_allocators("heapfit-hardened", usual, installed=True) == ["heapfit-hardened"]
+
+
+def test_installing_from_a_package_index_makes_it_usable(
+    run_heapfit: Heapfit, empty_home: Path
+) -> None:
+    empty = {"HEAPFIT_HOME": str(empty_home)}
+    result = run_heapfit("allocators", "install", "mimalloc", "--json", environment=empty)
+    assert result.returncode == 0, result.stderr
+    [installed] = json.loads(result.stdout)
+    assert installed["library"].endswith("/allocators/mimalloc/libmimalloc.so")
+    again = run_heapfit("allocators", "install", "mimalloc", environment=empty)
+    assert again.returncode == 0
+    assert "downloading" not in again.stderr

@@ -160,19 +160,6 @@ def test_a_leak_fails_and_names_its_line(
     assert "(new since it was saved)" in place["what"]
 
 
-def test_what_is_allowed_passes_and_not_a_byte_beyond(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
-) -> None:
-    build("MORE")
-    options = ["--allow", "allocated_bytes<=1.5", "--allow", "peak_live_bytes <= +31999"]
-    code, outcomes, _ = checked(run_heapfit, tmp_path, *options)
-    assert (code, outcomes["allocated_bytes"], outcomes["peak_live_bytes"]) == (
-        1, "passed", "failed",
-    )  # fmt: skip
-    options[-1] = "peak_live_bytes<=+32000"
-    assert checked(run_heapfit, tmp_path, *options)[0] == 0
-
-
 @pytest.mark.parametrize(
     ("now", "code", "outcome"),
     [
@@ -197,22 +184,6 @@ def test_what_scatters_is_judged_by_all_of_its_runs(
     assert (allocations["outcome"], allocations["allowed"]) == (outcome, 1014)
 
 
-def test_processes_add_up_but_not_their_peaks(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    words = ["check", "--save", "heap.json", "--runs", "1", "--attach-children", "--"]
-    script = "./checked; ./checked; true"
-    assert run_heapfit(*words, "sh", "-c", script, folder=tmp_path).returncode == 0
-    found = heap.load(tmp_path / "heap.json")
-    assert 64000 <= found.figures["peak_live_bytes"][0] < 2 * 64000
-    [site] = [each for each in found.sites if each.calls[0].startswith("fill at")]
-    assert site.figures == {
-        "allocations": 2 * 1000,
-        "allocated_bytes": 2 * 64000,
-        "peak_live_bytes": 64000,
-    }
-
-
 def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
     outcomes: Counter[str] = Counter()
     drawn = np.random.default_rng(3).exponential(1e6, (4000, 10))
@@ -225,20 +196,6 @@ def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
         outcomes[found.outcome] += 1
     assert outcomes["failed"] <= 4000 * 0.003  # promised: 0.001, found: 0 to 0.001
     assert outcomes["untold"] <= 4000 / 40  # promised: 1/60, found: up to 1/64
-
-
-def test_instructions_are_counted_when_they_were_saved(
-    run_heapfit: Heapfit, tmp_path: Path, build: Build
-) -> None:
-    options = ["--", "./checked"]
-    run_heapfit("check", "--save", "heap.json", "--instructions", *options, folder=tmp_path)
-    again = run_heapfit("check", "--against", "heap.json", *options, folder=tmp_path)
-    assert again.returncode == 0, again.stdout
-    assert "passed instructions:" in " ".join(again.stdout.split())
-    build("WORK")
-    grown = run_heapfit("check", "--against", "heap.json", *options, folder=tmp_path)
-    assert grown.returncode == 1
-    assert ": work at check_program.c:" in " ".join(grown.stdout.split())
 
 
 @pytest.mark.parametrize(

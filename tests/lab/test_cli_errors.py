@@ -1,4 +1,4 @@
-"""What every command does alike: help with an example, JSON, errors of one line."""
+"""What every command does alike: answers that fit anywhere, errors of one line."""
 
 from __future__ import annotations
 
@@ -11,21 +11,8 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
-from heapfit.cli import commands
 
 pytestmark = pytest.mark.full
-
-COMMANDS = [["compare"], ["run"], ["allocators", "install"], ["workloads", "new"], ["doctor"]]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_explains_itself_with_an_example(
-    run_heapfit: Heapfit, command: list[str]
-) -> None:
-    result = run_heapfit(*command, "-h")
-    assert result.returncode == 0, result.stderr
-    assert "Example:" in result.stdout
-    assert "--json" in result.stdout
 
 
 def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
@@ -46,13 +33,6 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert len(lines) > 1
     assert max(map(len, lines)) <= 40
     assert " ".join(lines).split() == piped.split()
-
-
-def test_the_command_alone_lists_all_commands(run_heapfit: Heapfit) -> None:
-    result = run_heapfit()
-    assert result.returncode == 0, result.stderr
-    for command in commands.COMMANDS:
-        assert f" {command} " in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
@@ -85,11 +83,6 @@ def write(folder: Path, old: str = "", new: str = "") -> Path:
     return path
 
 
-def plan_of(folder: Path) -> dict[str, Any]:
-    plan: dict[str, Any] = json.loads((folder / "study.json").read_text())
-    return plan
-
-
 @pytest.fixture(scope="module")
 def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a study that has run whole; tests must not change it."""
@@ -97,18 +90,6 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
     result = run_heapfit("study", "run", write(folder), "--out", folder / "out")
     assert result.returncode == 0, result.stderr
     return folder / "out"
-
-
-def test_an_experiment_carries_all_that_its_report_needs(finished: Path) -> None:
-    plan = plan_of(finished / "threads")
-    assert (plan["name"], plan["title"]) == ("threads", "Threads")
-    assert plan["primary_metric"] == "rate"
-    assert plan["shown"] == ["rate", "wall_s"]
-    assert plan["weights"] == {"time": 2.0, "memory": 1.0}
-    assert plan["published"][0]["rows"] == [["glibc", "4.2"]]
-    assert (plan["replicates"], plan["warmups"], plan["timeout_s"]) == (3, 0, 15)
-    assert plan["reproduce"].endswith("--workloads threads")
-    assert plan_of(finished / "options")["parameters"] == {"threads": "3"}
 
 
 def test_each_cell_of_the_design_is_measured_as_often_as_asked(finished: Path) -> None:
@@ -146,13 +127,3 @@ def test_a_senseless_experiment_is_refused_before_anything_runs(
     result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
     assert_one_line(result, 2, said)
     assert not (tmp_path / "out").exists()
-
-
-def test_another_studys_journal_is_left_alone(run_heapfit: Heapfit, finished: Path) -> None:
-    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
-    study = finished.parent / "mine.toml"
-    changed = study.with_name("changed.toml")
-    changed.write_text(study.read_text().replace("threads = [1, 2]", "threads = [1, 3]"))
-    result = run_heapfit("study", "run", changed, "--out", finished)
-    assert_one_line(result, 2, ["holds another study: factors differ", "mine.toml"])
-    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
-from heapfit.cli import ctl
-from heapfit.live import Client, listening
+from heapfit.live import listening
 from live_double import Double
 
 HERE = Path(__file__).resolve().parent
@@ -192,15 +191,6 @@ def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Sta
     assert asked.returncode == 2
     assert asked.stderr.splitlines() == ["heapfit: name one of these processes: heapfit ctl PID"]
     assert all(each in asked.stdout for each in pids)
-
-
-def test_ctl_asks_the_only_process(
-    pid: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Others may run beside the tests, so that it is told to see only this one."""
-    monkeypatch.setattr(ctl, "some_clients", lambda: [Client(int(pid))])
-    ctl.ctl("get", "decay_ms")
-    assert capsys.readouterr().out == "unlimited\n"
 
 
 class Exporter:

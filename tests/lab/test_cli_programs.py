@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_one_line
@@ -63,28 +60,6 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-def test_programs_are_compared_under_each_allocator(
-    run_heapfit: Heapfit, builds: str, tmp_path: Path
-) -> None:
-    command = ["compare", "--programs", builds, "--allocators", "glibc,heapfit", "--out", tmp_path]
-    result = run_heapfit(*command, *QUICK, "--json", "--", "{program}", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    names = ["old+glibc", "old+heapfit", "new+glibc", "new+heapfit"]
-    assert [each["name"] for each in summary["study"]["allocators"]] == names
-    assert summary["study"]["baseline"] == "old+glibc"
-    assert {each["status"] for each in trials_in(tmp_path)} == {"ok"}
-    rows = csv.DictReader(io.StringIO(run_heapfit("report", tmp_path, "--csv").stdout))
-    told = {(row["treatment"], row["program"], row["allocator"]) for row in rows}
-    assert told == {(name, *name.split("+")) for name in names}
-    # The allocator is in the program, whichever build it is.
-    assert len([v for v in summary["verdicts"] if v["metric"] == "peak_rss_bytes"]) == 6
-
-
-def trial(summary: dict[str, Any], status: str) -> list[str]:
-    return [t["planned"]["allocator"] for t in summary["problems"] if t["status"] == status]
-
-
 def test_builds_may_print_different_things_and_that_is_said(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -100,27 +75,6 @@ def test_builds_may_print_different_things_and_that_is_said(
     assert "new prints something different from old, in trials that are good all the same" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["other_output"] == ["new"]
-
-
-def test_a_build_that_crashes_once_is_reported_and_compared_by_the_rest(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    build(tmp_path, "a", "print 1;")
-    count = tmp_path / "count"
-    build(
-        tmp_path,
-        "b",
-        f"open my $f, '>>', '{count}'; my $n = -s $f; print $f '.'; close $f;"
-        f"kill 'SEGV', $$ if $n == 2; print 1;",
-    )
-    command = ["compare", "--programs", "old=./a,new=./b", "--replicates", "4", "--cores", "1"]
-    result = run_heapfit(*command, "--out", "out", "--json", "--", "{program}", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
-    assert trial(summary, "failed") == ["new"]
-    [wall] = [v for v in summary["verdicts"] if v["metric"] == "wall_s"]
-    assert (wall["first"], wall["second"]) == ("old", "new")
-    assert wall["blocks"] == 3
 
 
 @pytest.mark.parametrize(

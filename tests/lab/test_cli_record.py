@@ -63,23 +63,6 @@ def test_what_a_program_does_is_written_down(
     assert file["bytes"] == (tmp_path / "trace.hft").stat().st_size
 
 
-def test_the_line_at_the_end_says_the_file_its_events_and_how_to_go_on(
-    run_heapfit: Heapfit, program: Path, tmp_path: Path
-) -> None:
-    result = run_heapfit("record", "--", program, "5000", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "done\n"  # nothing of ours
-    (path,) = tmp_path.iterdir()
-    assert re.fullmatch(r"allocate\.[0-9]+\.hft", path.name)
-    said = re.fullmatch(
-        rf"wrote {path.name}: ([0-9,]+) events, ([0-9.]+) bytes each \(.*\); "
-        rf"next: heapfit profile {path.name}\n",
-        result.stderr,
-    )
-    assert said, result.stderr
-    assert int(said[1].replace(",", "")) == examine(path).events
-
-
 @pytest.mark.parametrize("environment", [{"PYTHONMALLOC": "malloc"}, {}])
 def test_whether_python_asks_malloc_for_each_object_is_written_down(
     run_heapfit: Heapfit, tmp_path: Path, environment: dict[str, str]
@@ -224,11 +207,6 @@ def test_a_senseless_request_is_explained(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_program_that_is_not_there_is_named(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("record", "--", "./no-such", folder=tmp_path)
-    assert_one_line(result, 127, ["there is no program './no-such'"])
-
-
 def test_a_folder_that_cannot_be_written_to_is_named_as_the_cause(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -248,14 +226,6 @@ def test_a_static_program_is_run_and_noticed(run_heapfit: Heapfit, tmp_path: Pat
     note, error = result.stderr.splitlines()
     assert note.endswith("linked statically; nothing can be preloaded into it: link it dynamically")
     assert "static wrote no recording: its malloc is built in, because it is linked stat" in error
-
-
-def test_what_fails_and_is_not_recorded_has_its_own_exit_code(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    result = run_heapfit("record", "--later", "--", "sh", "-c", "exit 3", folder=tmp_path)
-    assert result.returncode == 3
-    assert "wrote no recording" in result.stderr
 
 
 @pytest.mark.gate

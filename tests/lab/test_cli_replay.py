@@ -74,18 +74,6 @@ def test_memory_counts_once_in_a_replays_recommendation(
     assert set(found["advice"]["metrics"]) == {"time", "memory"}
 
 
-@pytest.mark.full
-def test_all_calls_on_one_thread(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    plans = set()
-    for options, said in (([], "of 5 threads"), (["--one-thread"], "of 1 thread")):
-        out = tmp_path / said.replace(" ", "-")
-        report = replayed(run_heapfit, trace, *FAST, *options, "--out", out)
-        assert report["study"]["title"].endswith(said)
-        [note] = [n for n in report["study"]["machine"]["notes"] if n.startswith("plan: ")]
-        plans.add(note)
-    assert len(plans) == 2
-
-
 def test_the_ranking_is_set_beside_that_of_the_program(
     run_heapfit: Heapfit, library: Path, trace: Path, tmp_path: Path
 ) -> None:

@@ -21,14 +21,6 @@ def test_the_library_is_in_the_program(run_heapfit: Heapfit, library: Path) -> N
     assert str(library.resolve()) in result.stdout
 
 
-def test_a_variant_is_in_the_program_instead(run_heapfit: Heapfit, library: Path) -> None:
-    command = ("run", "--variant", "pools", "--", "cat", "/proc/self/maps")
-    result = run_heapfit(*command, environment={"HEAPFIT_OPTIONS": "pools:all"})
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "libheapfit-pools.so" in result.stdout
-    assert str(library.resolve()) not in result.stdout
-
-
 @pytest.mark.parametrize(
     "command",
     [["python3", "-c", "print(1)"], ["sh", "-c", "echo out; echo err >&2; exit 3"]],

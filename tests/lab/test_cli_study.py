@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 from pathlib import Path
-from statistics import geometric_mean
 from typing import Any
 
 import pytest
@@ -30,33 +29,6 @@ def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> 
 def report_of(folder: Path) -> dict[str, Any]:
     report: dict[str, Any] = json.loads((folder / "report.json").read_text())
     return report
-
-
-def test_the_catalogue_of_studies_lists_the_core_study(run_heapfit: Heapfit) -> None:
-    listed = json.loads(run_heapfit("study", "list", "--json").stdout)
-    assert "core" in [study["name"] for study in listed]
-    assert "core" in run_heapfit("study").stdout
-
-
-def test_every_workload_and_probe_is_a_study_of_its_own(finished: Path) -> None:
-    for name in [*WORKLOADS, "small-sleeper"]:
-        assert (finished / name / "report.html").is_file()
-    # Without warm-ups one trial of the baseline is the reference; a probe runs once under each.
-    counts = [len(trials_in(finished / name)) for name in [*WORKLOADS, "small-sleeper"]]
-    assert counts == [1 + 2 * 2, 1 + 2 * 2, 1 + 2]
-
-
-def test_ratios_are_those_of_the_geometric_means_to_the_only_peer(finished: Path) -> None:
-    time_figure, memory = report_of(finished)["figures"]
-    for name in WORKLOADS:
-        assert time_figure["best_peer"][name] == "glibc"
-        assert time_figure["ratios"][name]["glibc"] == 1.0
-        peaks: dict[str, list[float]] = {"glibc": [], "heapfit": []}
-        for trial in trials_in(finished / name):
-            if not trial["planned"]["warmup"]:
-                peaks[trial["planned"]["allocator"]].append(trial["metrics"]["peak_rss_bytes"])
-        expected = geometric_mean(peaks["heapfit"]) / geometric_mean(peaks["glibc"])
-        assert memory["ratios"][name]["heapfit"] == pytest.approx(expected)
 
 
 def test_the_same_command_adds_nothing_and_report_makes_it_anew(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,23 +13,6 @@ from trace_data import INFO, Answers, Program, service
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return service().write(tmp_path_factory.mktemp("trace") / "service.hft")
-
-
-def test_info_says_what_was_recorded(run_heapfit: Heapfit, trace: Path) -> None:
-    result = run_heapfit("trace", "info", trace)
-    assert result.returncode == 0, result.stderr
-    totals = Answers(service().calls).totals
-    for words in (
-        "service --config /etc/secret.conf (process 4711)",
-        "every call, 9 call sites; allocator /usr/lib/libc.so.6",
-        f"{totals.events:,} events",
-        "of 5 threads",
-        f"{totals.reallocs:,} of them reallocs",
-        "worker-2",
-        "ended: exit",
-    ):
-        assert words in result.stdout
-    assert result.stderr == ""
 
 
 def test_info_warns_of_what_is_wrong_with_a_file(
@@ -62,28 +44,6 @@ def test_convert_makes_a_folder_named_after_the_trace(
     totals = Answers(service().calls).totals
     assert result.stdout.split(":")[0] == "mine.tables"
     assert pq.read_metadata(tmp_path / "mine.tables/objects.parquet").num_rows == totals.allocations
-
-
-def test_cut_by_time(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    out = tmp_path / "part.hft"
-    words = ("trace", "cut", trace, "--from", "2ms", "--to", "0.003s", "-o", out, "--json")
-    result = run_heapfit(*words)
-    assert result.returncode == 0, result.stderr
-    made = json.loads(result.stdout)
-    inside = [e for _, e in service().calls if 2_000_000 <= e.ns < 3_000_000]
-    assert made["events"] == len(inside)
-    assert made["live"] > 0
-    assert Path(made["file"]) == out
-    assert out.exists()
-
-
-def test_merge_of_processes(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
-    other = service(requests=30, seed=5)
-    other.info["pid"] = 5000
-    parts = trace, other.write(tmp_path / "other.hft")
-    result = run_heapfit("trace", "merge", *parts, "-o", tmp_path / "all.hft")
-    assert result.returncode == 0, result.stderr
-    assert "2 processes" in result.stdout
 
 
 def test_anonymise(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:

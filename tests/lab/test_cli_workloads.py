@@ -11,21 +11,6 @@ from conftest import Heapfit, assert_one_line
 pytestmark = pytest.mark.full
 
 
-def test_the_list_is_grouped_by_kind_with_a_line_each(run_heapfit: Heapfit) -> None:
-    known = json.loads(run_heapfit("workloads", "--json").stdout)
-    lines = run_heapfit("workloads").stdout.splitlines()
-    kinds = [line for line in lines if not line.startswith(" ")]
-    kinds = [line.rstrip() for line in kinds]
-    assert {"programs", "servers", "micro", "olden"} <= set(kinds)
-    assert len(kinds) == len(set(kinds))
-    begun = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
-    assert sorted(begun) == sorted(each["name"] for each in known)
-    # What is longer goes on below, as in other tables.
-    assert max(map(len, lines)) <= 80
-    said = " ".join(" ".join(lines).split())
-    assert all(word in said for each in known for word in each["title"].split())
-
-
 def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Path) -> None:
     command = ["workloads", "new", "--", "sh", "-c", 'echo "a b"; exit 0']
     written = run_heapfit(*command, folder=tmp_path)
@@ -63,11 +48,3 @@ def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Pat
     [described] = json.loads(run_heapfit(*install, "--json", environment=empty).stdout)
     assert described["missing"] == []
     assert described["prepared"] is True
-
-
-def test_show_prints_the_command(run_heapfit: Heapfit) -> None:
-    shown = run_heapfit("workloads", "show", "sqlite")
-    assert shown.returncode == 0, shown.stderr
-    assert "sqlite3" in shown.stdout
-    described = json.loads(run_heapfit("workloads", "show", "sqlite", "--json").stdout)
-    assert described["run"]["command"][0] == "sqlite3"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import time
@@ -19,16 +20,30 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.statistics import read, summarise
-from heapfit.study import Progress, blocks, load
+from heapfit.study import Progress, load
 from heapfit.study.cluster import Cluster
-from loopback import accepts, free_port
 from study_files import write_study
 
 pytestmark = pytest.mark.full
 
 STARTUP_S = 60.0
 POLL_S = 0.05
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody does."""
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass
@@ -155,48 +170,6 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
         assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
     assert f"--on {fleet.address}" in study.reproduce
-
-
-def test_a_block_that_was_begun_waits_for_its_machine_while_there_are_others() -> None:
-    study = study_of_two(replicates=3)
-    planned = [each for each in study.plan if not each.warmup]
-    waiting = blocks.Blocks(study.plan, [])
-    begun = waiting.take("one", {"one", "two"})
-    assert begun is not None
-    assert begun.missing == planned[:2]
-    begun.missing.pop(0)
-    waiting.give_back(begun)
-    second = waiting.take("two", {"two"})
-    third = waiting.take("two", {"two"})
-    assert second is not None
-    assert third is not None
-    assert [*second.missing, *third.missing] == planned[2:]
-    assert waiting.take("two", {"one", "two"}) is None  # It may still come back.
-    rest = waiting.take("two", {"two"})
-    assert rest is begun
-    assert rest.missing == [planned[1]]
-
-
-def test_trials_are_compared_within_a_machine_only() -> None:
-    study = study_of_two(replicates=1)
-    ran = [("glibc", "one", 1.0), ("other", "two", 3.0)]
-    trials = [
-        Trial(
-            planned=next(p for p in study.plan if p.allocator == name and not p.warmup),
-            status=TrialStatus.OK,
-            started=study.created,
-            metrics={"wall_s": wall_s},
-            machine=machine,
-        )
-        for name, machine, wall_s in ran
-    ]
-
-    def ratio(trials: list[Trial]) -> float | None:
-        verdicts = summarise(read(study, trials)).verdicts
-        return next((v.turned().estimate for v in verdicts if v.metric == "wall_s"), None)
-
-    assert ratio(trials) is None
-    assert ratio([trials[0], trials[1].model_copy(update={"machine": "one"})]) == pytest.approx(3.0)
 
 
 def _wait_for(condition: Callable[[], bool]) -> None:

@@ -69,21 +69,6 @@ def test_ratios_within_each_run_show_what_the_machine_hides(studies: tuple[Path,
     assert any("within each run" in each and "1 of" in each for each in diff.conclusions)
 
 
-def test_few_trials_show_nothing_but_what_does_not_scatter(tmp_path: Path) -> None:
-    study = make_study(("glibc", "heapfit"), cores=[1], replicates=5)
-
-    def doubled(trial: Trial) -> dict[str, float]:
-        twice = {name: 2 * value for name, value in trial.metrics.items()}
-        return {**twice, "minor_faults": 2000.0}
-
-    old = keep(tmp_path / "old", study, lambda t: {**t.metrics, "minor_faults": 1000.0})
-    diff = of_studies(old, keep(tmp_path / "new", study, doubled))
-    heapfit = by_name(diff, "heapfit")
-    assert heapfit["Minor faults"] is Change.MORE
-    assert heapfit["Peak RSS"] is Change.UNCLEAR
-    assert any("fewer than 6 trials" in each for each in diff.conclusions)
-
-
 def test_a_single_trial_of_each_shows_nothing(tmp_path: Path) -> None:
     study = make_study(("glibc", "heapfit"), cores=[1], replicates=1)
     old = keep(tmp_path / "old", study, lambda t: {**t.metrics, "minor_faults": 1000.0})
@@ -174,29 +159,6 @@ def test_what_was_rebuilt_has_addresses_and_is_told_how_to_keep_names(
     shown = run_heapfit("diff", old, new).stdout
     assert shown.index(kept) < shown.index("Call sites: bytes live at the peak")
     assert "keep the names: heapfit profile" in run_heapfit("diff", old, new, "--markdown").stdout
-
-
-def _with_sites(folder: Path, sites: list[SiteRow], sizes: list[int], **info: int) -> Path:
-    """A recording of which each site allocates blocks of those sizes, for good."""
-    blocks = [
-        Block(size=size, born_ns=site.site, site=site.site) for site in sites for size in sizes
-    ]
-    tables = Tables(complete(blocks), sites=sites, info={"sites": 8, **info})
-    return profile_tables.write(folder, tables)
-
-
-def test_sites_that_are_new_or_gone_are_told_apart(tmp_path: Path) -> None:
-    kept = SiteRow(1, "kept", file="/src/a.c", line=3)
-    old = _with_sites(tmp_path / "old", [kept, SiteRow(2, "former")], [100])
-    new = _with_sites(tmp_path / "new", [kept, SiteRow(2, "latter")], [100, 400])
-    found = {(each.of, each.name): each for each in of_recordings(old, new).sites}
-    assert {of: each.change for (of, name), each in found.items() if name == "allocated"} == {
-        "kept (a.c)": Change.MORE,
-        "former": Change.GONE,
-        "latter": Change.NEW,
-    }
-    at_peak = found["latter", "live at the peak: bytes"]
-    assert (at_peak.old.value, at_peak.new.value, at_peak.change) == (0, 500, Change.NEW)
 
 
 def _concluded(tmp_path: Path, **of_new: Any) -> str:

@@ -37,11 +37,6 @@ def finding_of(program: Path | str) -> Finding:
     return finding
 
 
-@pytest.mark.parametrize("program", ["/usr/bin/python3", "sort"])
-def test_a_program_that_uses_the_c_librarys_malloc_is_fine(program: str) -> None:
-    assert finding_of(program).ok
-
-
 def test_the_programs_that_a_shell_or_a_launcher_starts_are_unknown(tmp_path: Path) -> None:
     script = tmp_path / "start-server"
     script.write_text("#!/bin/sh\nexec ./server\n")

@@ -6,7 +6,6 @@ import configparser
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +14,9 @@ from typing import Any
 import pytest
 import yaml
 from conftest import Heapfit, assert_one_line, heapfit_command
-from heapfit import catalogue, options
+from heapfit import catalogue
 from heapfit.errors import UsageError
-from heapfit.fit import facts, goal, look, search
-from heapfit.fit.candidates import candidates
+from heapfit.fit import look
 from study_files import trials_in
 from trace_data import service
 
@@ -111,23 +109,6 @@ def test_the_same_command_measures_nothing_again(
     assert_one_line(run_heapfit(*other), 2, ["holds another request", "--goal memory"])
 
 
-def test_every_file_to_deploy_says_the_same(
-    run_heapfit: Heapfit, fitted: tuple[list[str | Path], dict[str, Any]]
-) -> None:
-    deploy = Path(fitted[1]["folder"]) / "deploy"
-    assert sorted(each.name for each in deploy.iterdir()) == [
-        "Dockerfile.part", "README.txt", "alerts.yaml", "compose.part.yaml", "heapfit.conf",
-        "heapfit.env", "install.sh", "kubernetes.part.yaml", "libheapfit.so",
-        "remove.sh"]  # fmt: skip
-    expected = {"LD_PRELOAD": "/usr/local/lib/libheapfit.so"}
-    assert _deployed(deploy) == expected
-    text = (deploy / "README.txt").read_text()
-    assert "install -D -m 755 libheapfit.so /usr/local/lib/libheapfit.so" in text
-    assert "sudo sh install.sh SERVICE" in text
-    assert "alerts.yaml goes into Prometheus" in text
-    assert "grep -c libheapfit.so /proc/PID/maps" in text
-
-
 def _deployed(deploy: Path) -> dict[str, str]:
     """What all the files set, which must agree."""
     lines = (deploy / "heapfit.env").read_text().splitlines()
@@ -184,39 +165,6 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
     assert run("remove.sh", "my-service.service").returncode == 0
     assert not drop_in.parent.exists()
     assert "usage: " in run("install.sh").stderr
-
-
-def test_alert_rules_fire_above_what_was_promised(
-    fitted: tuple[list[str | Path], dict[str, Any]],
-) -> None:
-    folder = Path(fitted[1]["folder"])
-    [group] = yaml.safe_load((folder / "deploy/alerts.yaml").read_text())["groups"]
-    rules = {each["alert"]: each["expr"] for each in group["rules"]}
-    peak = int(rules["MemoryAbovePromise"].rpartition("> ")[2])
-    answer = fitted[1]["answer"]
-    [standing] = [each for each in answer["standings"] if each["name"] == answer["choice"]]
-    today = [
-        trial["metrics"]["peak_rss_bytes"]
-        for trial in trials_in(folder / "confirm")
-        if trial["planned"]["allocator"] == "today" and not trial["planned"]["warmup"]
-    ]
-    assert peak == pytest.approx(statistics.median(today) * standing["memory"]["high"], abs=2)
-    assert 'job="SERVICE"' in rules["TimeAbovePromise"]
-
-
-def test_a_bound_that_nothing_keeps_leaves_no_choice(
-    run_heapfit: Heapfit, program: Path, wasteful: str, tmp_path: Path
-) -> None:
-    result = run_heapfit(
-        "fit", "--goal", "memory", "--allocators", "heapfit", "--baseline", wasteful,
-        "--time", TIME, "--keep", "peak_rss_bytes<=0.01", "--out", tmp_path, "--", program,
-    )  # fmt: skip
-    assert result.returncode == 1, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "peak_rss_bytes<=0.01: 0." in said
-    assert "Stay with today (goal: memory)" in said
-    assert "asks for is shown to break: " in said or "or within the bounds." in said
-    assert not (tmp_path / "deploy").exists()
 
 
 def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Path) -> None:
@@ -278,34 +226,6 @@ def test_a_program_that_tells_nothing_is_explained(
     last = result.stderr.splitlines()[-1]
     assert last.startswith("heapfit: ")
     assert said in last
-
-
-def test_the_catalogues_settings_are_such_as_the_library_knows() -> None:
-    for entry in catalogue.load_allocators().values():
-        for setting in entry.settings:
-            for condition in setting.when:
-                facts.holds(condition, facts.Facts(cores=1, python=0, huge_pages=0))
-            for name, value in setting.options.items():
-                options.check(name, value)
-
-
-def test_facts_and_the_goal_decide_which_settings_are_tried(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    glibc = catalogue.resolve_allocators(["glibc"])
-    known = facts.Facts(cores=2, python=0, huge_pages=0, allocating_threads=8, live_share=0.9)
-
-    def tried(text: str) -> dict[str, tuple[bool, str]]:
-        found = candidates(glibc, "glibc", known, goal.parse(text))
-        return {each.name: (each.tried, each.reason) for each in found}
-
-    assert "Seen: threads that allocate: 8." in tried("memory")["glibc+arenas-2"][1]
-    assert tried("memory")["glibc+arenas-2"][0]
-    assert tried("time")["glibc+arenas-2"] == (False, "it gives memory, and the goal is time")
-    assert tried("balance")["glibc+trim-early"] == (False, "live of it at most: 90 %, not < 80 %")
-    assert tried("balance")["glibc+keep"][0]  # Nothing is known of its page faults.
-    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
-    assert tried("memory")["glibc+arenas-2"][1] == "MALLOC_ARENA_MAX is set here already, to '1'"
 
 
 @pytest.fixture(scope="module")
@@ -372,17 +292,3 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
     mixed_run = redis.run.model_copy(update={"environment": mixed})
     with pytest.raises(UsageError, match="the workload sets LD_PRELOAD"):
         look.refuse(redis.model_copy(update={"run": mixed_run}))
-
-
-@pytest.mark.parametrize("trial_s", [0.05, 48.0])
-@pytest.mark.parametrize("count", [1, 40])
-def test_what_is_planned_has_room_in_the_time(trial_s: float, count: int) -> None:
-    time_s = 900.0
-    tried = search.room(count, trial_s, time_s)
-    assert 1 <= tried <= count
-    rounds = search.sizes(tried)
-    blocks = search.blocks_of(rounds, trial_s, time_s)
-    screening = sum(n * (size + 1) for n, size in zip(blocks, rounds, strict=True))
-    one_finalist = 7 * (1 + 1)
-    assert all(n >= 2 for n in blocks)
-    assert (search.LOOK_BLOCKS + 2 + screening + one_finalist) * trial_s <= time_s

@@ -78,15 +78,6 @@ def written(folder: Path, made: Format, what: What, unit: Unit = Unit.BYTES) -> 
     return path
 
 
-@pytest.mark.parametrize("what", What)
-def test_each_site_has_the_blocks_that_are_asked_for(folder: Path, what: What) -> None:
-    of, found = tables(), counted(folder)
-    wanted = expected(of, what)
-    assert {len(wanted), len(found)} != {0}
-    for site, amounts in found.items():
-        assert tuple(amounts[list(What).index(what)]) == wanted.get(site, (0, 0))
-
-
 def counted(folder: Path, most: int | None = None) -> dict[int, Sequence[tuple[int, int]]]:
     with tempfile.TemporaryDirectory() as aside, Trace(folder, Path(aside)) as trace:
         count_steps(trace, Tally())
@@ -177,34 +168,6 @@ def test_pprof_knows_files_lines_and_build_ids_of_a_recording(
     raw = pprof(path, "-raw")
     assert f"keep {tmp_path}/source.c:3:" in raw
     assert f"{program} 1234abcd [FN][FL][LN][IN]" in raw
-
-
-INLINED = """
-#include <stdlib.h>
-static inline __attribute__((always_inline)) void *within(int n) { return malloc(10 * n); }
-__attribute__((noinline)) void *outer(int n) { void *volatile p = within(n); return p; }
-int main(void) { return outer(7) == NULL; }
-"""
-
-
-@pytest.mark.usefixtures("library")
-def test_inlined_functions_stand_between_their_callers(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    program, trace = tmp_path / "program", tmp_path / "x.hft"
-    (tmp_path / "source.c").write_text(INLINED)
-    compiler = ["cc", "-g", "-O1", "-o", program, "source.c"]
-    subprocess.run(compiler, cwd=tmp_path, check=True)
-    recorded = run_heapfit("record", "--sites", "8", "-o", trace, "--", program)
-    assert recorded.returncode == 0, recorded.stderr
-    path = tmp_path / "x.pb.gz"
-    path.write_bytes(export(trace, Format.PPROF))
-    found = pprof_top(path, "inuse_space")
-    assert (found["within (inline)"], found["outer"]) == ((70, 70), (0, 70))
-    lines = pprof(path, "-lines", "-top")
-    assert f"within {tmp_path}/source.c:3 (inline)" in lines
-    assert f"outer {tmp_path}/source.c:4" in lines
-    assert b"main;outer;within 70\n" in export(trace, Format.FOLDED)
 
 
 def test_speedscopes_file_has_the_blocks_of_each_function(folder: Path) -> None:

@@ -19,13 +19,9 @@ from heapfit.gate.decision import Decision, Place
 from heapfit.gate.verdicts import RatioDecision, check, judge
 from heapfit.records import Metric, Study, Trial, TrialStatus
 from heapfit.statistics import read, summarise
-from heapfit.statistics.power import POWER, replicates_to_tell
-from heapfit.statistics.verdict import judge as intervals
-from heapfit.statistics.verdict import pairs
 
 pytestmark = pytest.mark.full
 
-SYSTEM = Metric(name="system_s", label="", unit="s", better="lower", source="wait4")
 PROGRAM = ["--", "true"]
 
 
@@ -97,33 +93,10 @@ def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyo
         assert ("1 trial of new failed" in found.why) == (outcome == "untold")
 
 
-def test_a_metric_that_can_be_zero_is_bounded_by_a_difference() -> None:
-    made = studied({"old": OLD, "new": scattered(1.1, 0.01, 2)}, SYSTEM)
-    [found] = decided("system_s>+0.05", *made)
-    assert found.outcome == "failed"
-    assert found.why.startswith("+")
-    with pytest.raises(UsageError, match="can be zero"):
-        decided("system_s>1.05", *made)
-
-
 @pytest.mark.parametrize("text", ["wall_s", "wall_s>nan", "wall_s<=1"])  # fmt: skip
 def test_what_is_no_condition_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--fail-if"):
         parse(text, "--fail-if", "< >", "wall_s>1.03")
-
-
-def test_as_many_replicates_as_are_told_do_tell() -> None:
-    """Simulated with what the pilot found for the truth; 0.8 within three standard errors."""
-    generator = np.random.default_rng(7)
-    pilot = pairs(np.exp(generator.normal([[[0.0]], [[0.01]]], 0.04, (2, 1, 12)).swapaxes(0, 1)))
-    bound = float(pilot.mean[0, 0]) + 0.02
-    needed = replicates_to_tell(pilot, (0, 0), bound)
-    assert needed is not None
-    deviation = float(np.sqrt(pilot.variance[0, 0] * 12))
-    gaps = generator.normal(float(pilot.mean[0, 0]), deviation, (4000, needed))
-    found = intervals(pairs(np.exp(np.stack([gaps, np.zeros_like(gaps)], axis=1))))
-    # The pilot's eleven degrees of freedom count, too, of which the simulated studies have none.
-    assert abs(float((found.high < bound).mean()) - POWER) < 0.03
 
 
 DECISIONS = [
@@ -159,15 +132,6 @@ def test_github_is_told_the_line_and_nothing_that_ends_the_command() -> None:
         "::50 %25 more | \x1b%0Aelsewhere%0Af (x.c:3)",
         "::warning title=heapfit%3A who knows::0.9 to 1.1",
     ]
-
-
-def test_too_few_replicates_tell_nothing(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    options = ["--allocators", "glibc,heapfit", "--cores", "1", "--replicates", "2"]
-    condition = ["--fail-if", "wall_s>1.05"]
-    result = run_heapfit("compare", *options, *condition, "--", "true", folder=tmp_path)
-    assert result.returncode == 3, result.stderr
-    said = "2 replicates to compare; at least 3 are needed"
-    assert said in " ".join(result.stdout.split())
 
 
 @pytest.mark.gate

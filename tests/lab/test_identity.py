@@ -13,6 +13,7 @@ from heapfit import machine
 from heapfit.catalogue import with_programs
 from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
+from heapfit.machine import describe
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import Journal, Progress, execute, load
 from heapfit.study.identity import differences, identify
@@ -47,10 +48,6 @@ def build(path: Path, version: str, text: str = PROGRAM) -> Path:
     made.chmod(0o755)
     made.rename(path)
     return path
-
-
-def compiled(path: Path, copy_of: str = "/bin/true") -> Path:
-    return Path(shutil.copy(copy_of, path))
 
 
 def run(study: Study, folder: Path, *, mix: bool = False) -> list[str]:
@@ -96,19 +93,6 @@ def test_huge_pages_and_the_kernel_are_part_of_what_is_measured(
     assert kernel.startswith("the kernel has changed from '")
     assert kernel.endswith("' to '9.9'")
     assert mode == "the mode of hugepages-64kB has changed from 'never' to 'always'"
-
-
-def test_a_script_has_an_interpreter_which_is_measured_too(tmp_path: Path) -> None:
-    interpreter = compiled(tmp_path / "interpreter", "/bin/sh")
-    script = build(tmp_path / "script", "", f"#!{interpreter}\necho done\n")
-    study = study_of(workload(str(script)), TWO)
-    before = identify(study, None)
-    assert f"{script}" in {str(each.path) for each in before.files if each.role == "program"}
-    with interpreter.open("ab") as file:
-        file.write(b"\0")
-    assert differences(before, identify(study, None)) == [
-        f"the interpreter {interpreter} has changed"
-    ]
 
 
 @pytest.mark.parametrize("word", ["{}", "if={}", "--input={}"])
@@ -217,3 +201,9 @@ def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(
     build(program, "3")
     mixed = run_heapfit(*command, "--mix", "--replicates", "2", "--", "./program", folder=tmp_path)
     assert "This mixes trials of different things (--mix)" in " ".join(mixed.stdout.split())
+
+
+def test_variables_that_steer_an_allocator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_ARENA_MAX", "1")
+    notes = describe().notes
+    assert "MALLOC_ARENA_MAX=1 is set in the environment of every trial" in notes

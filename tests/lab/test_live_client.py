@@ -17,7 +17,6 @@ from heapfit.errors import HeapfitError
 from heapfit.live import Client, Gone, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import (
-    Process,
     find,
     listening,
     why_not_listening,
@@ -131,18 +130,10 @@ def test_a_stopped_process_is_found_however_often_it_was_asked(library: Path) ->
             stopped.kill()
 
 
-def described(command: tuple[str, ...], name: str = "server") -> Process:
-    return Process(pid=1, own_pid=1, user=0, name=name, command=command)
-
-
 def test_what_a_process_says_cannot_steer_the_terminal() -> None:
     escape = b'{"ok":false,"error":"a\\u001b[2Jb"}\n'
     with Double(behave=lambda _: escape), pytest.raises(Refused, match=r"^a\?\[2Jb$"):
         Client(ME).get("x")
-
-
-def test_a_command_line_shows_no_control_characters() -> None:
-    assert "\x1b" not in described(("server", "\x1b[2J")).command_line
 
 
 def can_unshare(kind: str) -> bool:

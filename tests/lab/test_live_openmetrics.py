@@ -6,11 +6,9 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from heapfit.live import Ledger, Process, find, openmetrics
-from heapfit.live.records import LedgerRow
+from heapfit.live import Process, find, openmetrics
 from live_double import MIB, Double
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -41,15 +39,6 @@ def value(family: Metric, **labels: str) -> float:
     return float(found.value)
 
 
-def test_sizes_have_their_unit_and_say_what_they_are(double: Double) -> None:
-    live = scraped()["heapfit_live_bytes"]
-    assert (live.type, live.unit) == ("gauge", "bytes")
-    assert "not freed" in live.documentation
-    assert value(live) == 65 * MIB
-    assert live.samples[0].labels["pid"] == str(ME)
-    assert live.samples[0].labels["command"] == me()[0].name
-
-
 def test_options_are_the_values_in_force(double: Double) -> None:
     options = scraped()["heapfit_option"]
     assert value(options, name="thread_span_threshold") == 262144
@@ -62,13 +51,6 @@ def test_options_are_the_values_in_force(double: Double) -> None:
     assert value(families["heapfit_shrunk"]) == 1
 
 
-def test_a_process_that_does_not_answer_is_down_and_has_no_figures(double: Double) -> None:
-    double.behave = lambda _: b"garbage\n"
-    families = scraped()
-    assert value(families["heapfit_up"]) == 0
-    assert families["heapfit_live_bytes"].samples == []
-
-
 @pytest.mark.parametrize("said", [10**400, -1])
 def test_a_figure_that_no_library_gives_is_no_obstacle_to_the_others(
     double: Double, said: int
@@ -79,24 +61,6 @@ def test_a_figure_that_no_library_gives_is_no_obstacle_to_the_others(
     families = scraped()
     assert value(families["heapfit_up"]) == 0
     assert families["heapfit_live_bytes"].samples == []
-
-
-def row(cause: str, resident: int, **more: Any) -> LedgerRow:
-    in_heap = {"in_heap": cause not in ("file", "stack")}
-    return LedgerRow.model_validate({"cause": cause, "resident": resident, **in_heap, **more})
-
-
-def test_causes_are_added_up_in_the_order_in_which_they_are_read() -> None:
-    file, live = row("file", 3, name="/lib/a.so"), row("live", 50, heap=1, thread=11)
-    ledger = Ledger([file, row("tables", 8), row("later", 1), live, live, row("stack", 5)], True)
-    assert [(each.name, each.in_heap, each.resident) for each in ledger.causes()] == [
-        ("live", True, 100),
-        ("tables", True, 8),
-        ("later", True, 1),
-        ("file", False, 3),
-        ("stack", False, 5),
-    ]
-    assert (ledger.resident, ledger.heap_resident) == (117, 109)
 
 
 def test_a_scraper_gets_the_ledger_if_it_is_asked_for(double: Double) -> None:

@@ -74,19 +74,6 @@ def test_the_figures_are_on_the_screen(double: Double) -> None:
     on_screen(look)
 
 
-def test_s_shrinks_and_r_restores(double: Double) -> None:
-    async def steer(pilot: Pilot[None]) -> None:
-        await shown(pilot, "10/s")
-        await pilot.press("s")
-        await shown(pilot, "SHRUNK", "12.0 MiB given back")
-        assert double.shrunk
-        await pilot.press("r")
-        await until(pilot, lambda: "SHRUNK" not in text(pilot))
-        assert not double.shrunk
-
-    on_screen(steer)
-
-
 def test_one_of_several_processes_is_chosen(double: Double) -> None:
     async def choose(pilot: Pilot[None]) -> None:
         await shown(pilot, "which process?", str(ME), "MiB")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from engine_helpers import PYTHON, Looks, study_of, system_allocator, wait_until_gone, workload
-from heapfit.errors import HeapfitError
+from engine_helpers import study_of, system_allocator, workload
 from heapfit.records import (
     InstalledAllocator,
     Metric,
@@ -21,26 +18,18 @@ from heapfit.records import (
     Trial,
     TrialStatus,
     Workload,
-    WorkloadCheck,
-    WorkloadServer,
 )
 from heapfit.trial import (
-    OPTIONAL_METRIC_NAMES,
-    find_metric,
     metrics,
     perf,
     run_trial,
-    unavailable_metrics,
 )
 from heapfit.trial.perf import PerfSource
-from heapfit.trial.resources import Memory, ProportionalMemory
-from heapfit.trial.simulation import SimulatedCaches, SimulatedTlb
-from heapfit.trial.source import Source
+from heapfit.trial.simulation import SimulatedCaches
 from heapfit.trial.system_calls import StracedCalls, TracedCalls
 
 pytestmark = pytest.mark.full
 
-MIB = 1 << 20
 
 # Maps and unmaps N times, and starts itself once more to do it again in a child.
 CALLER = """
@@ -128,56 +117,6 @@ def ok(trial: Trial) -> dict[str, float]:
     return trial.metrics
 
 
-# ------------------------------------------------------------------------ choosing
-
-
-def test_every_optional_metric_is_available_or_says_why_not() -> None:
-    missing = unavailable_metrics()
-    for name in OPTIONAL_METRIC_NAMES:
-        if name in missing:
-            assert missing[name]
-            with pytest.raises(HeapfitError, match=re.escape(missing[name])):
-                find_metric(name)
-        else:
-            assert find_metric(name).name == name
-
-
-# ----------------------------------------------------------- proportional memory
-
-
-# Four processes that have one block in common: each leaves when all have been looked at together.
-SHARE = f"""
-import mmap, sys
-ready, looks, resident_looks = sys.argv[1:]
-block = mmap.mmap(-1, {48 * MIB})
-block.write(bytes({48 * MIB}))
-children = [os.fork() for _ in range(2)]
-# A little that each has of its own: of two that are alike to the page one would seem borrowed.
-own = b"x" * (({MIB} >> 2) * (1 + (children[0] > 0) + 2 * (children[1] > 0)))
-for page in range(0, {48 * MIB}, {mmap.PAGESIZE}): block[page]
-with open(ready, "a") as file: file.write(".")
-while os.path.getsize(ready) < 4: time.sleep(0.005)
-wait_to_be_seen(looks)
-wait_to_be_seen(resident_looks)
-for child in children:
-    if child: os.waitpid(child, 0)
-"""
-
-
-@pytest.mark.full
-def test_memory_shared_by_processes_counts_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = Looks(ProportionalMemory, tmp_path / "looks", monkeypatch)
-    resident_looks = Looks(Memory, tmp_path / "resident-looks", monkeypatch)
-    files = [tmp_path / "ready", looks.file, resident_looks.file]
-    work = workload(*PYTHON, Looks.PATIENCE + SHARE, *map(str, files))
-    figures = ok(run_with(work, tmp_path, ProportionalMemory.metrics))
-    assert 48 * MIB < figures["peak_pss_bytes"] < 90 * MIB
-    assert 0 < figures["mean_pss_bytes"] <= figures["peak_pss_bytes"]
-    assert 48 * MIB < figures["peak_rss_bytes"] < 90 * MIB
-
-
 # -------------------------------------------------------------------- system calls
 
 
@@ -199,47 +138,6 @@ def test_a_program_that_fails_in_its_second_run_fails_the_trial(tmp_path: Path) 
     assert trial.reason == "in the run for mmap_calls alone: exit code 4, 0 expected"
     assert "not again" in trial.stderr_tail
     assert trial.metrics == {}
-
-
-def test_the_allocator_is_in_the_traced_program_too(tmp_path: Path) -> None:
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-    fill = f"blocks = [bytearray({MIB}) for _ in range(50)]"
-    glibc = ok(run_with(workload(*PYTHON, fill), tmp_path, StracedCalls.metrics))
-    allocator = system_allocator("jemalloc", library)
-    jemalloc = ok(
-        run_with(workload(*PYTHON, fill), tmp_path, StracedCalls.metrics, allocator=allocator)
-    )
-    assert glibc["brk_calls"] != jemalloc["brk_calls"]
-
-
-SERVER = """
-import os, signal, socket, sys, time
-def stop(*_):
-    print("stopped in order", file=sys.stderr)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, stop)
-listening = socket.create_server(("127.0.0.1", int(sys.argv[1])))
-while True: listening.accept()[0].close()
-"""
-
-
-@pytest.mark.parametrize("source", [StracedCalls, SimulatedCaches])
-@pytest.mark.full
-def test_a_server_under_a_tool_is_stopped_in_order(tmp_path: Path, source: type[Source]) -> None:
-    pids = tmp_path / "pids"
-    note = 'echo $$ >> "$0"; exec "$@"'
-    client = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1]))).recv(1)"
-    work = workload(
-        *PYTHON,
-        client,
-        "{port}",
-        server=WorkloadServer(command=["sh", "-c", note, str(pids), *PYTHON, SERVER, "{port}"]),
-    )
-    figures = ok(run_with(work, tmp_path, source.metrics))
-    assert figures[source.metrics[0].name] > 0
-    programs = [int(line) for line in pids.read_text().split()]
-    assert len(programs) == 2
-    assert wait_until_gone(programs, timeout_s=0) == []
 
 
 def test_strace_that_is_missing_or_forbidden_is_told(
@@ -271,16 +169,6 @@ def test_simulated_instructions_repeat_and_follow_the_work(tmp_path: Path, walke
     once, again, more = instructions(1000), instructions(1000), instructions(101_000)
     assert again == pytest.approx(once, rel=0.02)  # the layout of the address space varies
     assert 2 * 1_000_000 < more - once < 10 * 1_000_000  # a million stores in a loop
-
-
-def test_simulated_tlb_knows_how_many_pages_it_reaches(tmp_path: Path, walker: Path) -> None:
-    def misses(pages: int, rounds: int) -> float:
-        work = workload(str(walker), str(pages), str(rounds))
-        return ok(run_with(work, tmp_path, SimulatedTlb.metrics))["dtlb_misses"]
-
-    within, beyond = misses(500, 100), misses(5000, 10)
-    assert within < 5000  # each page once, and what the start of a program takes
-    assert beyond > 10 * 5000 * 0.9  # always: it comes back when all others were there
 
 
 # ------------------------------------------------------------------------- counters
@@ -392,27 +280,3 @@ def with_tracefs() -> list[str]:
     if tried.returncode != 0:
         pytest.skip(f"tracepoints need root, or a tracefs that can be read: {tried.stderr.strip()}")
     return words
-
-
-@pytest.mark.parametrize("source", metrics.COUNTERS, ids=lambda each: each.metrics[0].name)
-def test_a_counter_of_the_processor_follows_the_work(
-    source: type[Source], tmp_path: Path, walker: Path
-) -> None:
-    reason = source.unavailable()
-    if reason is not None:
-        pytest.skip(reason)
-    few, many = (
-        ok(run_with(workload(str(walker), "5000", rounds), tmp_path, source.metrics))
-        for rounds in ("1", "100")
-    )
-    name = source.metrics[0].name
-    assert many[name] > few[name]
-
-
-def test_the_output_that_is_checked_is_that_of_the_program_alone(tmp_path: Path) -> None:
-    """Neither strace nor Valgrind may write where the program's words are."""
-    work = workload("sh", "-c", "echo out; echo err >&2", check=WorkloadCheck(must_match="^out$"))
-    for source in (StracedCalls, SimulatedCaches):
-        trial = run_with(work, tmp_path, source.metrics)
-        assert ok(trial)
-        assert trial.stderr_tail == "err\n"

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import doctest
 import math
-import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 
 import profile_tables
 import pytest
-from heapfit import interpreters
-from heapfit.gate import against
-from heapfit.profile import analyse, bins, tables, tally, trace
+from heapfit.profile import analyse
 from heapfit.profile.advice import memory
 from heapfit.profile.answers import content
 from heapfit.profile.model import Amount, Profile
-from heapfit.profile.sections import bursts, lifetimes, recording, sizes
+from heapfit.profile.sections import recording
 from heapfit.profile.tally import merged
-from heapfit.trace import ending
-from heapfit.trace import sites as trace_sites
 from heapfit.trace.native import Problems
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
 
@@ -73,24 +65,6 @@ def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
 # ----------------------------------------------------------------------- lifetimes
 
 
-def test_lifetimes_fall_into_powers_of_two(made: Made) -> None:
-    lifetimes = made(BLOCKS, threads=NAMES).lifetimes
-    for clock, cells in (("ns", lifetimes.by_time), ("bytes", lifetimes.by_bytes)):
-        expected: Counter[tuple[int, int]] = Counter()
-        for block in BLOCKS:
-            if block.died_ns is None:
-                continue
-            lived = getattr(block, f"died_{clock}") - getattr(block, f"born_{clock}")
-            size = 16
-            while size < block.size:
-                size *= 2
-            bound = 1
-            while bound <= lived:
-                bound *= 2
-            expected[size, bound] += 1
-        assert {(cell.size, cell.lifetime): cell.amount.objects for cell in cells} == expected
-
-
 def test_quantiles_of_lifetimes_count_what_lives_as_living_until_the_end(made: Made) -> None:
     lifetimes = made(BLOCKS, threads=NAMES).lifetimes
     end = max(max(b.born_ns, b.died_ns or 0) for b in BLOCKS)
@@ -114,18 +88,6 @@ def product_limit(lived: Sequence[tuple[int, bool]], part: float) -> float | Non
 
 
 # ----------------------------------------------------------------------- threads, realloc
-
-
-def test_the_flow_says_who_frees_whose(made: Made) -> None:
-    sharing = made(BLOCKS, threads=("a", "b", "c")).sharing
-    expected = Counter(
-        ("abc"[b.born_thread], "abc"[b.died_thread]) for b in BLOCKS if b.died_thread is not None
-    )
-    names = sharing.threads
-    assert {(names[f.born], names[f.died]): f.amount.objects for f in sharing.flow} == expected
-    remote = sum(n for (born, died), n in expected.items() if born != died)
-    assert sharing.remote.objects == remote
-    assert sharing.remote_share == pytest.approx(remote / sum(expected.values()))
 
 
 def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
@@ -175,34 +137,6 @@ def test_the_peak_is_what_was_live_then(made: Made) -> None:
     young = [block for block in live if at - block.born_ns < at / 10]
     assert profile.peak.ages[0].amount.objects == len(young)
     assert sum(part.amount.objects for part in profile.peak.threads) == len(live)
-
-
-def test_the_course_adds_up(made: Made) -> None:
-    blocks = profile_tables.random_blocks(seed=2, count=5000)
-    resident = {0: 1 << 20, 250_000: 3 << 20, 499_000: 2 << 20}
-    [recording] = made(blocks, threads=NAMES, resident=resident).recordings
-    course = recording.course
-    assert len(course.allocations) <= 1024 + 1
-    assert sum(course.allocations) == len(blocks)
-    for place in (0, 10, 100, len(course.live_bytes) - 1):
-        end = (place + 1) * course.step_ns
-        live = [
-            block.size
-            for block in blocks
-            if block.born_ns < end and (block.died_ns is None or block.died_ns >= end)
-        ]
-        assert (course.live_objects[place], course.live_bytes[place]) == (len(live), sum(live))
-    assert [each for each in course.resident if each is not None] == list(resident.values())
-    assert course.resident[250_000 // course.step_ns] == 3 << 20
-    assert recording.resident_most == 3 << 20
-
-
-def test_what_lives_at_the_end_is_told_by_when_it_was_born(made: Made) -> None:
-    leaks = made(BLOCKS, threads=NAMES).leaks
-    living = [block for block in BLOCKS if block.died_ns is None]
-    assert plain(leaks.amount) == (len(living), sum(block.size for block in living))
-    tenths = Counter((block.id - 1) * 10 // len(BLOCKS) for block in living)
-    assert [each.objects for each in leaks.born] == [tenths[i] for i in range(10)]
 
 
 def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_is_live(
@@ -317,21 +251,6 @@ def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
     assert second.end_ns == pytest.approx(1_100_000, abs=5000)
 
 
-def test_a_program_without_rhythm_has_no_bursts(made: Made) -> None:
-    """Live objects go up and down by hundreds, but what dies is not what was born just before."""
-    draw, live, blocks = random.Random(5), [], []
-    for i in range(30_000):
-        wanted = 1000 + 300 * math.sin(i / 700)
-        if live and len(live) > wanted + draw.uniform(-50, 50):
-            live.pop(draw.randrange(len(live))).died_ns = i * 1000
-        block = Block(64, i * 1000)
-        live.append(block)
-        blocks.append(block)
-        if len(live) > wanted:
-            live.pop(draw.randrange(len(live))).died_ns = i * 1000 + 500
-    assert made(complete(blocks)).transactions.threads == []
-
-
 # ----------------------------------------------------------------------- samples
 
 
@@ -382,46 +301,3 @@ def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
     assert profile.sizes.threads[0].name.startswith("p0: ")
     parts = [analyse.profile(each) for each in tallies]
     assert profile.peak.amount.bytes == sum(part.peak.amount.bytes for part in parts)
-
-
-def test_a_trace_without_an_allocation_makes_an_empty_profile(made: Made, tmp_path: Path) -> None:
-    folder = write(tmp_path / "one", Tables([Block(1, 0)], threads=("main",)))
-    (tmp_path / "none").mkdir()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from heapfit.trace.schema import FILES
-
-    for name, schema in FILES.items():
-        pq.write_table(schema.empty_table(), tmp_path / "none" / f"{name}.parquet")
-    text = (folder / "summary.json").read_text().replace('"peak_bytes": 1', '"peak_bytes": 0')
-    (tmp_path / "none" / "summary.json").write_text(text)
-    assert pa
-    profile = analyse.profile(analyse.count(tmp_path / "none"))
-    assert profile.totals.allocations == Amount()
-    assert profile.recordings[0].course.live_bytes == [0]
-
-
-# ----------------------------------------------------------------------- examples
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        bins,
-        tally,
-        trace,
-        interpreters,
-        bursts,
-        lifetimes,
-        sizes,
-        recording,
-        ending,
-        trace_sites,
-        tables,
-        against,
-    ],
-)
-def test_examples_in_the_documentation_are_true(module: ModuleType) -> None:
-    outcome = doctest.testmod(module)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0

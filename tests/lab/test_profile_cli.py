@@ -14,7 +14,6 @@ from heapfit.profile import cluster, files
 from heapfit.profile.sql import asked
 from heapfit.profile.tally import merged
 from profile_tables import SiteRow, Tables, write
-from sampling import first
 from test_cluster import Fleet, fleet
 from trace_data import Answers, service
 
@@ -42,26 +41,6 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
     assert "500" in done.stdout
     assert "service.html" in done.stdout
     assert (tmp_path / "service.html").read_text().startswith("<!")
-
-
-def test_as_json_it_has_the_profile_and_the_advice(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    page = tmp_path / "page.html"
-    done = run_heapfit("profile", folder, "--json", "--page", page, "--allocators", "glibc")
-    answer = json.loads(done.stdout)
-    assert answer["profile"]["totals"]["allocations"]["objects"] == 500
-    assert all(each["sentence"] for each in answer["advice"].values())
-    assert page.is_file()
-
-
-def test_several_traces_are_one_profile(
-    run_heapfit: Heapfit, tmp_path: Path, folders: list[Path]
-) -> None:
-    page = tmp_path / "page.html"
-    done = run_heapfit("profile", *folders, "--json", "--page", page, "--allocators", "glibc")
-    profile = json.loads(done.stdout)["profile"]
-    assert profile["totals"]["allocations"]["objects"] == 2500
-    assert len(profile["recordings"]) == 5
 
 
 # ----------------------------------------------------------------------- recordings
@@ -104,7 +83,6 @@ def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> No
     assert (tmp_path / "kept" / recording.stem / "objects.parquet").is_file()
 
 
-@pytest.mark.usefixtures("library")
 @pytest.mark.usefixtures("library")
 def test_a_program_that_was_rebuilt_since_is_told_of(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program, source = tmp_path / "program", tmp_path / "program.c"
@@ -163,32 +141,18 @@ def test_a_table_has_the_first_rows_and_json_and_csv_have_all(
     assert json.loads(run_heapfit(*nothing).stdout) == []
 
 
-def test_a_query_is_answered_over_all_views(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    folder = trace(tmp_path / "service")
-    query = (
-        "SELECT (SELECT count(*) FROM objects) AS objects, (SELECT count(*) FROM memory) AS memory,"
-        " (SELECT count(*) FROM sites) AS sites, (SELECT count(*) FROM threads) AS threads,"
-        " (SELECT count(*) FROM flow) AS flow"
-    )
-    answers = json.loads(run_heapfit("profile", folder, "--sql", query, "--json").stdout)
-    assert answers == [{"objects": 500, "memory": 0, "sites": 1, "threads": 2, "flow": 0}]
-
-
 # ----------------------------------------------------------------------- what goes wrong
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
-    first(
-        3,
-        [
-            ([], 2, "which recording"),
-            (["x.hft", "--", "true"], 2, "which recording"),
-            (["x.hft", "--csv"], 2, "--csv"),
-            (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
-            (["no-such.hft"], 2, "no-such.hft"),
-        ],
-    ),
+    [
+        ([], 2, "which recording"),
+        (["x.hft", "--", "true"], 2, "which recording"),
+        (["x.hft", "--csv"], 2, "--csv"),
+        (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
+        (["no-such.hft"], 2, "no-such.hft"),
+    ],
 )
 def test_mistakes_are_told_in_a_line(
     run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], code: int, words: str

@@ -15,7 +15,7 @@ import pytest
 from browser import Browser, Page
 from conftest import Heapfit, assert_one_line
 from heapfit.flames.tree import Tree, grow
-from heapfit.names import passes_on, shortened
+from heapfit.names import shortened
 from heapfit.profile.analyse import count, profile
 from heapfit.profile.page import page, save_page
 from heapfit.profile.sections import flames
@@ -94,22 +94,6 @@ def test_names_are_shortened_to_what_tells_functions_apart(function: str, short:
     assert shortened(function) == short
 
 
-@pytest.mark.parametrize(
-    ("function", "hidden"),
-    [
-        ("std::vector<int>::_M_realloc_insert<int>(int)", True),
-        ("std::__new_allocator<int>::allocate(unsigned long, void const*)", True),
-        ("operator new(unsigned long)", True),
-        ("calloc", True),
-        ("__libc_start_call_main", True),
-        ("std::vector<int>::push_back(int const&)", False),
-        ("my::_M_allocate()", False),
-    ],
-)
-def test_what_only_passes_a_call_on_is_hidden(function: str, hidden: bool) -> None:
-    assert passes_on(shortened(function)) is hidden
-
-
 # -------------------------------------------------------------------------------------- the tree
 
 
@@ -124,17 +108,6 @@ def sums(tree: Tree, measure: int, unit: str) -> Counter[tuple[str, ...]]:
         for length in range(len(path) + 1):
             total[tuple(path[:length])] += own
     return total
-
-
-def test_the_tree_has_every_stack_once() -> None:
-    tree = grow(STACKS, TITLES)
-    assert all(parent < node for node, parent in enumerate(tree.parents) if node)
-    found = sums(tree, 1, "bytes")
-    assert found[("main",)] == 42_000
-    assert found[("main", "serve")] == 31_000
-    assert found[()] == sum(row[3] for row in STACKS.values())
-    assert sums(tree, 0, "blocks")[()] == 11
-    assert not grow({}, TITLES)
 
 
 def site_tables(names: Sequence[str], seed: int) -> Tables:
@@ -160,28 +133,6 @@ def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
     at_peak = sums(both.flames, flames.TITLES.index("live at the peak"), "bytes")
     assert at_peak[()] == both.peak.amount.bytes
     assert "flames" not in both.model_dump()
-
-
-def test_without_sites_there_is_no_graph(tmp_path: Path) -> None:
-    blocks = profile_tables.complete([Block(size=10, born_ns=5), Block(size=20, born_ns=6)])
-    found = profile(count(profile_tables.write(tmp_path / "none", Tables(blocks))))
-    assert not found.flames
-    assert 'class="flames"' not in page(found)
-
-
-def test_the_tree_of_a_difference_has_what_grew_and_what_shrank(tmp_path: Path) -> None:
-    old, new = (
-        count(profile_tables.write(tmp_path / name, site_tables(["main", name], 1)))
-        for name in ("old", "new")
-    )
-    tree = flames.difference(old, new)
-    titles = [each.title for each in tree.measures]
-    assert titles[:2] == ["live at the peak: more", "live at the peak: less"]
-    more, less = (titles.index(f"allocated in all: {way}") for way in ("more", "less"))
-    size = sum(block.size for block in site_tables(["main", "x"], 1).blocks if block.site == 2)
-    assert sums(tree, more, "bytes")[()] == sums(tree, more, "bytes")[("main", "new")] == size
-    assert sums(tree, less, "bytes")[()] == sums(tree, less, "bytes")[("main", "old")] == size
-    assert not any(sums(flames.difference(old, old), more, "blocks").values())
 
 
 # ------------------------------------------------------------------------------------ the browser
@@ -263,3 +214,10 @@ def test_what_cannot_be_set_against_is_told(
     run_heapfit: Heapfit, tmp_path: Path, pair: tuple[Path, Path], words: list[str], said: str
 ) -> None:
     assert_one_line(run_heapfit("profile", *words, folder=pair[0].parent), 2, [said])
+
+
+def test_without_sites_there_is_no_graph(tmp_path: Path) -> None:
+    blocks = profile_tables.complete([Block(size=10, born_ns=5), Block(size=20, born_ns=6)])
+    found = profile(count(profile_tables.write(tmp_path / "none", Tables(blocks))))
+    assert not found.flames
+    assert 'class="flames"' not in page(found)

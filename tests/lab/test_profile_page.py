@@ -1,10 +1,11 @@
-"""The page of a profile in a real browser, and what is in its text without one.
+"""A profile as a page, in a real browser and without one, and in a terminal.
 
 Needs Debian's `chromium`; without it these tests fail and say what to install.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,10 @@ from heapfit.errors import HeapfitError
 from heapfit.profile import tables
 from heapfit.profile.model import Profile
 from heapfit.profile.page import page, save_page
-from profile_data import busy_recording, calm, changed, recording, server
+from heapfit.profile.terminal import show
+from profile_data import calm, changed, recording, server, several
+from rich.cells import cell_len
+from rich.console import Console
 
 pytestmark = pytest.mark.full
 
@@ -61,14 +65,6 @@ def text_of(profile: Profile) -> str:
 # ----------------------------------------------------------------------------- text
 
 
-def test_the_page_begins_with_the_facts() -> None:
-    text = text_of(server())
-    head = text.partition("What to do")[0]
-    for fact in ("640 MiB", "4.10M blocks", "742 MiB resident", "12.7M", "1.27M/s", "18 %", "71 %"):
-        assert fact in head
-    assert "/usr/sbin/server --port 7000 --workers 4" in head
-
-
 def test_wrappers_of_malloc_do_not_stand_for_who_allocates() -> None:
     chains = [
         ["xmalloc", "node_new"],
@@ -103,11 +99,11 @@ def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path) -> None:
-    first = server()
+    first = server(tmp_path)
     site = changed(first.sites.by_bytes[1], chain=HOSTILE)
     profile = changed(
         first,
-        recordings=[busy_recording(program=HOSTILE[0], arguments=HOSTILE, problems=HOSTILE)],
+        recordings=[recording(program=HOSTILE[0], arguments=HOSTILE, problems=HOSTILE)],
         sites__by_bytes=[site],
         sites__by_interleaving=[site],
         sharing__threads=[*HOSTILE, "a", "b", "c"],
@@ -117,8 +113,48 @@ def test_hostile_names_are_shown_and_never_run(browser: Browser, tmp_path: Path)
         leaks__sites=[changed(first.leaks.sites[0], name=HOSTILE[3])],
     )
     shown = drawn(browser, tmp_path, profile)
-    assert shown.evaluate("document.querySelectorAll('main img, main script, main b').length") == 0
+    assert shown.evaluate("document.querySelectorAll('main img, main b').length") == 0
     assert shown.evaluate("document.querySelectorAll('[onerror], [onmouseover]').length") == 0
-    assert shown.evaluate("document.scripts.length") == 4  # data, library, page, unpacked library
+    # The data of figures and of flames, library, page, unpacked library.
+    assert shown.evaluate("document.scripts.length") == 5
     text = shown.evaluate("document.body.innerText")
     assert all(name in text for name in HOSTILE[:3])
+
+
+WIDTHS = [60, 200]
+
+
+def shown(profile: Profile, width: int = 100, encoding: str = "utf-8") -> str:
+    file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    show(profile, Console(file=file, width=width, color_system=None, legacy_windows=False), "x.hft")
+    file.flush()
+    written = file.buffer
+    assert isinstance(written, io.BytesIO)
+    return written.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_is_wider_than_the_terminal(width: int, tmp_path: Path) -> None:
+    for profile in (calm(), server(tmp_path), several(tmp_path)):
+        assert max(cell_len(line) for line in shown(profile, width).splitlines()) <= width
+
+
+def test_a_terminal_without_unicode_can_show_it(tmp_path: Path) -> None:
+    text = shown(server(tmp_path), encoding="ascii")
+    assert "-> " in text
+    assert "▇" not in text
+
+
+def test_names_from_outside_cannot_act_on_the_terminal(tmp_path: Path) -> None:
+    first = server(tmp_path)
+    site = changed(first.sites.by_bytes[1], chain=["\x1b[31mred\x1b[0m"])
+    evil = changed(
+        first,
+        recordings=[recording(arguments=["\x1b]0;title\x07"], problems=["\u202edoor"])],
+        sites__by_bytes=[site],
+        sites__by_interleaving=[site],
+    )
+    text = shown(evil)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\\x1b[31mred" in text

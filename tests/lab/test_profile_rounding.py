@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,30 +11,6 @@ from heapfit import catalogue
 from heapfit.profile import analyse, rounding
 from heapfit.records import InstalledAllocator
 from profile_tables import Block, Tables, complete, write
-
-DOUBLING = """
-#include <stddef.h>
-static char room[1 << 24];
-static size_t used;
-void *malloc(size_t size) {
-    size_t whole = 16;
-    while (whole < size) whole *= 2;
-    if (used + whole + 16 > sizeof room) return NULL;
-    size_t *block = (size_t *)(room + used);
-    used += whole + 16;
-    *block = whole;
-    return block + 2;
-}
-void free(void *block) { (void)block; }
-void *calloc(size_t n, size_t size) { return malloc(n * size); }
-void *realloc(void *old, size_t size) {
-    char *block = malloc(size);
-    for (size_t i = 0; old && block && i < size && i < ((size_t *)old)[-2]; i++)
-        block[i] = ((char *)old)[i];
-    return block;
-}
-"""
-TELLS = "size_t malloc_usable_size(void *block) { return block ? ((size_t *)block)[-2] : 0; }\n"
 
 
 @pytest.fixture(autouse=True)
@@ -48,24 +23,16 @@ def glibc() -> InstalledAllocator:
     return system
 
 
-def built(folder: Path, source: str) -> InstalledAllocator:
-    """A library of this source, as an allocator."""
-    file, library = folder / "doubling.c", folder / "libdoubling.so"
-    file.write_text(source)
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", library, file], check=True
-    )
-    return InstalledAllocator(name="doubling", title="Doubling", version="1", library=library)
-
-
 def test_glibc_keeps_eight_bytes_of_each_sixteen_for_itself() -> None:
     found = rounding.usable_sizes(glibc(), [0, 1, 24, 25, 40, 41, 1000])
     assert found == {0: 24, 1: 24, 24: 24, 25: 40, 40: 40, 41: 56, 1000: 1000}
 
 
-def test_the_preloaded_library_is_asked_and_no_other(tmp_path: Path) -> None:
-    found = rounding.usable_sizes(built(tmp_path, DOUBLING + TELLS), [1, 17, 33, 1000])
-    assert found == {1: 16, 17: 32, 33: 64, 1000: 1024}
+def test_the_preloaded_library_is_asked_and_no_other() -> None:
+    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    jemalloc = glibc().model_copy(update={"name": "jemalloc", "library": library})
+    found = rounding.usable_sizes(jemalloc, [1, 17, 33, 1000])
+    assert found == {1: 8, 17: 32, 33: 48, 1000: 1024}
 
 
 def test_waste_is_of_all_allocations_and_of_the_peak(tmp_path: Path) -> None:

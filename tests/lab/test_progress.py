@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.cli.progress import StudyProgress
-from heapfit.records import Factor, Precision, StoppingRule, Study, WorkloadMetric
+from heapfit.records import Factor, Study, WorkloadMetric
 from heapfit.study import execute
-from heapfit.study.plan import extended
 from rich.console import Console
 
 pytestmark = pytest.mark.full
@@ -73,30 +72,3 @@ def test_without_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
     assert "\x1b" not in written.getvalue()
     first = written.getvalue().splitlines()[0]
     assert re.fullmatch(rf"0 of {len(study.plan)} trials; now glibc, 1 core, .*\(warm-up\)", first)
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_a_look_tells_how_precise_the_study_is_and_how_far_it_goes(
-    tmp_path: Path, terminal: bool
-) -> None:
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=terminal, width=160, height=40)
-    study = small_study()
-    study = study.model_copy(update={"rule": StoppingRule(precision=0.02)})
-    longer = extended(study, 10)
-    reached = Precision(reached=0.031, metric="figure", first="glibc", second="other", at={},
-                        blocks=8)  # fmt: skip
-    with StudyProgress(console) as progress:
-        progress.begin(study, [])
-        progress.extended(longer, reached)
-        progress.started(longer.plan[0], 65.0)
-        progress.extended(longer, reached.model_copy(update={"reached": float("inf")}))
-    text = " ".join(_ESCAPE.sub("", written.getvalue()).split())
-    said = "after 8 blocks: figure of glibc and other is"
-    assert f"{said} known to 3.1 %, 2 % is wanted; going on to 10 blocks" in text
-    assert f"{said} not known yet, 2 % is wanted" in text
-    if terminal:
-        assert (
-            f"0/{len(longer.plan)} {len(longer.plan)} remain, 1 min 5 s left, known to 3.1 %"
-            in text
-        )

@@ -6,25 +6,20 @@ Of each version that the recorder knows, as far as one is installed: Debian's, a
 from __future__ import annotations
 
 import json
-import re
 import shutil
-import signal
-import socket
 import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Heapfit, heapfit_command
+from conftest import Heapfit
 from heapfit.trace.convert import convert
 from heapfit.trace.native import Reader
 from heapfit.trace.sites import parse_mappings
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
-SESSIONS = Path(__file__).parents[2] / "docs/examples/sessions"
 DEBIANS = Path("/usr/bin/python3.11")
 
 
@@ -140,12 +135,6 @@ def lines(sites: dict[int, dict[str, Any]], site: int) -> list[str]:
     return found
 
 
-def of_size(trace: Path, sizes: range) -> Counter[tuple[str, ...]]:
-    """How many objects of these sizes have which lines, up to the module's."""
-    sites, objects = tables(trace)
-    return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] in sizes)
-
-
 def shop_chains(trace: Path) -> Counter[tuple[str, ...]]:
     sites, objects = tables(trace)
     return Counter(tuple(lines(sites, each["site"])) for each in objects if each["size"] > 3_000)
@@ -179,14 +168,6 @@ def test_each_object_has_the_lines_that_led_to_it(
     assert any(each[0] == unlocked for each in found)
 
 
-@pytest.mark.parametrize("python", pythons(11, 12, 13))
-def test_a_sample_has_lines_too(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path, python: Path
-) -> None:
-    trace = record(run_heapfit, tmp_path, "--sample", "1k", "--", python, shop)
-    assert shop_chains(trace)[SESSION] > 100
-
-
 def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_names(
     run_heapfit: Heapfit, tmp_path: Path, shop: Path
 ) -> None:
@@ -201,65 +182,6 @@ def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_n
         for _ in reader.events(1 << 16):
             pass
         assert not parse_mappings(reader.modules)
-
-
-def test_python_is_told_of_its_own_memory_unless_it_does_without(
-    run_heapfit: Heapfit, tmp_path: Path, shop: Path
-) -> None:
-    plain = run_heapfit("record", "-o", tmp_path / "p.hft", "--", DEBIANS, shop)
-    assert "record it with `heapfit record --objects` (`PYTHONMALLOC=malloc`)" in plain.stderr
-    every = run_heapfit("record", "--objects", "-o", tmp_path / "e.hft", "--", DEBIANS, shop)
-    assert "--objects" not in every.stderr
-    assert sum(of_size(tmp_path / "e.hft", range(1, 513)).values()) > 3 * sum(
-        of_size(tmp_path / "p.hft", range(1, 513)).values()
-    )
-
-
-# Visits to the service as soon as it answers, by its own load, of which this is a part.
-LOAD = """
-import socket, sys, time
-sys.path.insert(0, sys.argv[1])
-import load
-load.VISITS = 200
-for _ in range(400):
-    try:
-        socket.create_connection(("127.0.0.1", int(sys.argv[2]))).close()
-        break
-    except OSError:
-        time.sleep(0.05)
-sys.argv = ["load.py", sys.argv[2], "100000"]
-load.main()
-"""
-
-
-@pytest.mark.full
-def test_the_profile_names_the_line_that_holds_a_services_memory(
-    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
-) -> None:
-    """Two commands, as README has them: what a visitor looked at is kept by one line of service.py,
-    and below it the answer's way through asyncio."""
-    source = (SESSIONS / "service.py").read_text().splitlines()
-    kept = next(at for at, line in enumerate(source, 1) if "json.dumps(session).encode()" in line)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    words = ["record", "--objects", "-o", "s.hft", "--", DEBIANS, SESSIONS / "service.py", port]
-    with subprocess.Popen(
-        heapfit_command(*words),
-        cwd=tmp_path,
-        env=clean_environment,
-        stderr=subprocess.DEVNULL,
-    ) as service:
-        load = [sys.executable, "-c", LOAD, SESSIONS, port]
-        done = subprocess.run(load, capture_output=True, timeout=60)
-        service.send_signal(signal.SIGTERM)
-        assert service.wait(60) == -signal.SIGTERM
-    assert b"answers right" in done.stdout, done.stderr
-    result = run_heapfit("profile", "--json", "s.hft", folder=tmp_path)
-    assert result.returncode == 0, result.stderr
-    at_peak = json.loads(result.stdout)["profile"]["peak"]["sites"]
-    first = next(each["name"] for each in at_peak if "service.py" in each["name"])
-    assert re.match(rf"visit \(service.py:{kept}\) < serve \(service.py:", first)
 
 
 LATE_LEAK = """

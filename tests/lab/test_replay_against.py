@@ -96,42 +96,10 @@ def test_the_same_ranking_is_one_and_the_reverse_is_minus_one() -> None:
     assert time.places[-1].replayed == pytest.approx(4)
 
 
-def test_of_a_rate_more_is_better() -> None:
-    replay = replayed(ranked(1, 2, 3, 4), ranked(1, 2, 3, 4))
-    real = summary({"requests_per_s": ranked(40, 30, 20, 10)}, "requests_per_s", "higher")
-    [time] = agreements(replay, real)
-    assert time.tau == pytest.approx(1)
-    assert time.real_metric == "requests_per_s"
-    assert time.places[-1].real == pytest.approx(4)
-
-
-def test_only_allocators_in_both_are_ranked() -> None:
-    replay = replayed(ranked(1, 2, 3), ranked(1, 2, 3))
-    real = summary({"wall_s": {**ranked(1, 2, 3, 4), "tcmalloc": 0.5}}, "wall_s")
-    [time] = agreements(replay, real)
-    assert [place.allocator for place in time.places] == ["glibc", "heapfit", "jemalloc"]
-    assert time.places[0].real == 1
-
-
 def test_two_allocators_are_no_ranking() -> None:
     replay = replayed(ranked(1, 2), ranked(1, 2))
     with pytest.raises(UsageError, match="2 allocators in common; a ranking needs 3"):
         agreements(replay, summary({"wall_s": ranked(1, 2, 3)}, "wall_s"))
-
-
-def test_instructions_have_a_ranking_of_their_own() -> None:
-    replay = summary(
-        {
-            "allocator_s": ranked(1, 2, 4, 3),
-            "instructions": ranked(1, 2, 3, 4),
-            "replay_peak_bytes": ranked(1, 2, 3, 4),
-        },
-        "allocator_s",
-    )
-    time, instructions = agreements(replay, summary({"wall_s": ranked(1, 2, 3, 4)}, "wall_s"))
-    assert (time.what, time.tau) == ("time", pytest.approx(4 / 6))
-    assert (instructions.what, instructions.tau) == ("instructions", pytest.approx(1))
-    assert instructions.real_metric == "wall_s"
 
 
 def test_the_halves_of_the_real_program_say_what_is_to_be_had() -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 import pytest
+from heapfit.replay import plan
 from replay_data import (
     DELETE,
     EVENTS_SOURCE,
-    FAILED,
     FREE,
     MALLOC,
-    NEW,
     PLAN_SOURCES,
     REALLOC,
     START,
@@ -99,38 +100,6 @@ def test_frees_of_blocks_that_were_born_before_are_left_out(plan_of: Planner) ->
     assert plan.header["frees"] == 0
 
 
-def test_a_realloc_of_such_a_block_is_an_allocation(plan_of: Planner) -> None:
-    plan = plan_of([Event(1, 0, REALLOC, B, A, 30), Event(2, 0, FREE, B)])
-    assert kinds(plan.calls(0)) == [MALLOC, FREE]
-    assert plan.header["unmatched_reallocs"] == 1
-
-
-def test_calls_that_failed_are_left_out_and_the_old_block_stays(plan_of: Planner) -> None:
-    plan = plan_of(
-        [
-            Event(1, 0, MALLOC | FAILED, 0, 0, 1 << 60),
-            Event(2, 0, MALLOC, A, 0, 8),
-            Event(3, 0, REALLOC | FAILED, 0, A, 1 << 60),
-            Event(4, 0, FREE, A),
-        ]
-    )
-    assert kinds(plan.calls(0)) == [MALLOC, FREE]
-    assert plan.header["failed"] == 2
-
-
-def test_a_free_that_the_trace_lost_is_made_up(plan_of: Planner) -> None:
-    plan = plan_of(
-        [
-            Event(1, 0, NEW, A, 0, 8),
-            Event(2, 1, MALLOC, A, 0, 9),
-            Event(3, 1, FREE, A),
-        ]
-    )
-    assert kinds(plan.calls(1)) == [DELETE, MALLOC, FREE]
-    assert plan.header["lost_frees"] == 1
-    assert plan.header["left_blocks"] == 0
-
-
 # ------------------------------------------------- a realloc lasts, and others act meanwhile
 
 
@@ -180,3 +149,22 @@ def test_the_course_is_that_of_the_recording(plan_of: Planner) -> None:
     assert live[plan.header["peak_order"]] == max(live)
     assert live[plan.header["peak_look"]] >= max(live) * 127 / 128
     assert plan.header["left_bytes"] == live[-1]
+
+
+DAY_S = 24 * 3600
+
+
+def test_the_plans_unused_for_longest_go_and_those_in_use_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MOST_BYTES", 250)
+    for days in (0, 1, 10, 20, 30):
+        folder = tmp_path / f"{days} days"
+        folder.mkdir()
+        (folder / "plan").write_bytes(b"x" * 100)
+        os.utime(folder, (0, (40 - days) * DAY_S))
+    plan._evict(tmp_path, 40 * DAY_S)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["0 days", "1 days"]
+    monkeypatch.setattr(plan, "MOST_BYTES", 1)
+    plan._evict(tmp_path, 40 * DAY_S)
+    assert len(list(tmp_path.iterdir())) == 2

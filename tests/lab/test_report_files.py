@@ -17,7 +17,7 @@ from conftest import Heapfit
 from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError
 from heapfit.files import write_text
-from heapfit.records import InstalledAllocator, Study, Summary, Trial, TrialStatus, WorkloadRun
+from heapfit.records import InstalledAllocator, Study, Summary, Trial, WorkloadRun
 from heapfit.report import (
     html_report,
     is_current,
@@ -32,7 +32,7 @@ from heapfit.report.reading import Findings, find
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal, note_look
 from markupsafe import escape
-from report_data import Faults, make_study, make_trials
+from report_data import make_study, make_trials
 from rich.console import Console
 
 pytestmark = pytest.mark.full
@@ -46,23 +46,6 @@ def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
         for trial in trials:
             journal.append(trial)
     return folder
-
-
-def test_json_gives_back_the_summary_and_the_findings_whole(tmp_path: Path) -> None:
-    study = make_study()
-    faults = Faults(status={"tcmalloc": (12, TrialStatus.MISMATCH, "line 3 differs")})
-    trials = make_trials(study, faults)
-    readings = read(study, trials)
-    summary, findings = summarise(readings), find(readings)
-    json_report.write(summary, tmp_path / "report.json", findings)
-    report = json_report.read(tmp_path / "report.json")
-    kept = {name: getattr(report, name) for name in Summary.model_fields}
-    assert Summary(**kept) == json_report.without_plan(summary)
-    assert report.analyses == findings.analyses
-    assert len(report.analyses) == 2  # wall time and peak memory
-    assert report.advice == findings.advice
-    assert report.advice is not None
-    assert report.study.plan == []  # it is in study.json
 
 
 def test_analyses_are_made_for_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,83 +1,19 @@
-"""The report of a designed study: what was found is on the page, in the terminal and in the files.
-
-The findings are those of the real statistics and the real advice on made trials.
-"""
+"""Who is said to lead in a report: the findings are those of the real statistics on made trials."""
 
 from __future__ import annotations
 
-import io
-import json
-import re
-from collections.abc import Iterator
-
 import numpy as np
-import plotly.graph_objects as go
 import pytest
-from browser import Browser
 from design_data import study_of, trial_of
-from heapfit.records import Factor
-from heapfit.report import html_report, markdown_report, terminal
 from heapfit.report.conclusions import conclude
-from heapfit.report.differences import ratios_to
-from heapfit.report.findings_words import headline, one_line
 from heapfit.report.letters import grids
-from heapfit.report.reading import Findings, find
 from heapfit.report.results import Results
-from heapfit.statistics import Readings, read, summarise
-from heapfit.text import PAGE_DIGITS, TERMINAL_DIGITS, TIMES
-from report_data import METRICS, make_study, make_trials
-from rich.cells import cell_len
-from rich.console import Console
+from heapfit.statistics import read, summarise
+from report_data import METRICS
 
 pytestmark = pytest.mark.full
 
 WALL = METRICS[0]
-THREADS = Factor(name="threads", levels=["1", "4", "16"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
-def designed(replicates: int = 4) -> tuple[Readings, Findings]:
-    """A study over cores and threads with what is found in it."""
-    study = make_study(replicates=replicates, factors=[THREADS])
-    readings = read(study, make_trials(study))
-    return readings, find(readings)
-
-
-def figures_in(text: str) -> dict[str, dict[str, object]]:
-    """The page's figures as it holds them."""
-    found = re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    figures: dict[str, dict[str, object]] = json.loads(found.group(1))
-    return figures
-
-
-def test_plotly_knows_every_property_of_every_figure() -> None:
-    """Figures are plain data, so nothing has checked them before the browser draws them."""
-    readings, findings = designed(replicates=2)
-    figures = figures_in(html_report.page(summarise(readings), readings, findings))
-    assert len(figures) > 2 * 6  # at least a strip for each of two metrics in each setting
-    for figure in figures.values():
-        go.Figure(figure)  # raises for a property that does not exist
-
-
-def test_letters_are_in_the_papers_notation_everywhere() -> None:
-    readings, findings = designed()
-    summary = summarise(readings)
-    analysis = findings.of("wall_s")
-    assert analysis is not None
-    scale = Results(summary).scale(WALL, PAGE_DIGITS)
-    page = html_report.page(summary, readings, findings)
-    text = markdown_report.dumps(summary, findings)
-    for table in analysis.letters:
-        for cell in table.cells:
-            letters = f"({cell.upper}{cell.lower})"
-            assert re.search(rf">{scale.number(cell.mean)} <[^>]+>{re.escape(letters)}<", page)
-            assert re.search(rf"{scale.number(cell.mean)}(\*\*)? {re.escape(letters)} \|", text)
 
 
 def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_scatters() -> None:
@@ -95,41 +31,3 @@ def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_sca
     [shown] = grids(results, WALL, results.scale(WALL, 4))
     leaders = [name for name, [cell] in shown.rows if cell is not None and cell.leads]
     assert leaders == ["noisy", "good"]
-
-
-def test_ratios_are_turned_so_that_all_are_to_the_reference() -> None:
-    readings, _ = designed(replicates=8)
-    results = Results(summarise(readings))
-    table = ratios_to(results, WALL, results.scale(WALL, 4), "heapfit")
-    assert table is not None
-    assert table.reference == "heapfit"
-    assert table.columns[0] == "all settings"
-    slower = dict(table.rows)["glibc"]
-    assert len(slower) == 7
-    assert all(cell is not None and float(cell.ratio[:-1]) > 1 and cell.decided for cell in slower)
-
-
-@pytest.mark.parametrize("width", [60])
-def test_the_terminal_has_the_recommendation_and_every_letter_at_any_width(width: int) -> None:
-    readings, findings = designed()
-    console = Console(file=io.StringIO(), width=width)
-    terminal.render(summarise(readings), console, findings)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
-    assert max(cell_len(line) for line in text.splitlines()) <= width
-    assert findings.advice is not None
-    assert text.strip().startswith(headline(findings.advice))
-    results = Results(summarise(readings))
-    for table in grids(results, WALL, results.scale(WALL, TERMINAL_DIGITS)):
-        for _, cells in table.rows:
-            assert all(cell and f"{cell.letters}" in text for cell in cells)
-    assert "As papers do it, by an analysis of variance" in text
-    assert f"allocator {TIMES} threads: F(" in text
-
-
-def test_no_significant_difference_is_said_when_it_is_the_truth() -> None:
-    study = make_study(allocators=["glibc", "same"], cores=[1], replicates=5)
-    findings = find(read(study, make_trials(study)))
-    assert findings.advice is not None
-    assert findings.advice.recommended is None
-    assert one_line(findings.advice).startswith("No significant difference. ")

@@ -5,8 +5,6 @@ Needs Debian's `chromium`; without it these tests fail and say what to install.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -55,29 +53,6 @@ def drawn(browser: Browser, path: Path, width: int = DESKTOP) -> Page:
     assert page.evaluate(DRAWN) == "drawn"
     assert page.requests == [path.resolve().as_uri()]
     return page
-
-
-def marks(page: Page) -> dict[str, int]:
-    """How many marks each figure shows, by the id of its element."""
-    found: dict[str, int] = json.loads(
-        page.evaluate(
-            "JSON.stringify(Object.fromEntries([...document.querySelectorAll('.plot')].map(plot =>"
-            " [plot.id, plot.querySelectorAll('.scatterlayer .point').length])))"
-        )
-    )
-    return found
-
-
-def test_text_and_tables_are_there_without_scripts(tmp_path: Path) -> None:
-    study = make_study()
-    text = written(tmp_path, study, make_trials(study)).read_text()
-    body = re.sub(r"<(script|style).*?</\1>", "", text, flags=re.DOTALL)
-    assert "heapfit leads; mimalloc cannot be told apart from it" in body
-    for fact in (study.machine.cpu, study.machine.kernel, study.reproduce, "libjemalloc.so.2"):
-        assert fact in body
-    sums = [allocator.sha256 for allocator in study.allocators if allocator.sha256]
-    assert len(sums) == 4
-    assert all(digest in body for digest in sums)
 
 
 def test_the_page_names_no_other_place(tmp_path: Path) -> None:

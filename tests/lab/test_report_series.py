@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +11,12 @@ from browser import Browser
 from heapfit.records import FigureDefinition, Series, StudyDefinition
 from heapfit.report import (
     SeriesReading,
-    json_report,
-    series_files,
-    series_terminal,
     write_series,
 )
 from heapfit.report.series_words import conclusions
 from heapfit.study import Journal
 from heapfit.study.series import save_series
 from report_data import Faults, make_study, make_trials
-from rich.console import Console
 
 pytestmark = pytest.mark.full
 
@@ -84,33 +79,6 @@ def keep(
     return folder
 
 
-def printed(folder: Path, width: int) -> str:
-    console = Console(file=io.StringIO(), width=width)
-    series_terminal.render(SeriesReading(folder).summary, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
-
-
-def test_a_narrow_terminal_continues_a_table_below_and_loses_no_allocator(tmp_path: Path) -> None:
-    folder = keep(tmp_path)
-    summary = SeriesReading(folder).summary
-    wide, narrow = printed(folder, 200), printed(folder, 40)
-    for allocator in summary.series.allocators:
-        assert allocator.name in narrow
-        assert f"{summary.figures[0].ratios['second'][allocator.name]:.3f}" in narrow
-    assert narrow.count("geometric mean") > wide.count("geometric mean")
-    assert all(len(line) <= 40 for line in narrow.splitlines())
-
-
-def test_the_subject_is_set_against_its_goals_with_its_interval(tmp_path: Path) -> None:
-    folder = keep(tmp_path)
-    mean = SeriesReading(folder).summary.figures[0].combined["heapfit"]
-    said = " ".join(printed(folder, 200).split())
-    verdict = "met" if mean.geometric_mean <= 1.05 else "missed"
-    assert f"heapfit comes to {mean.geometric_mean:.3f} on the geometric mean" in said
-    assert f"(95 % interval {mean.low:.3f} to {mean.high:.3f}) (goal 1.05: {verdict})" in said
-
-
 @pytest.mark.parametrize(
     ("low", "high", "said"),
     [
@@ -151,13 +119,3 @@ def test_the_page_draws_every_figure_links_to_every_workload_and_is_quiet(
     assert linked == {(folder / name / "report.html").resolve().as_uri() for name in names}
     assert all((folder / name / "report.html").is_file() for name in names)
     assert page.evaluate("document.querySelector('h1').textContent") == HOSTILE
-
-
-def test_json_gives_back_the_summary(tmp_path: Path) -> None:
-    summary = SeriesReading(keep(tmp_path)).summary
-    report = series_files.SeriesReport.model_validate_json(series_files.json_text(summary, {}))
-    assert report.figures == summary.figures
-    assert report.workloads["second"] == json_report.without_plan(summary.workloads["second"])
-    assert report.series == summary.series
-    assert report.format == series_files.FORMAT
-    assert len(report.conclusions) == 1

@@ -1,27 +1,17 @@
-"""What the reports say in words: conclusions, problems, drift, units."""
+"""What the reports say in words: conclusions and units."""
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
-from heapfit import drawing, text
-from heapfit.records import Factor, Metric, Study, Summary, Trial, TrialStatus
-from heapfit.report import (
-    findings_words,
-    interaction,
-    markdown,
-    page,
-    settings,
-)
+from heapfit import text
+from heapfit.records import Metric, Study, Summary, Trial
 from heapfit.report.conclusions import overall
-from heapfit.report.drift import describe, deviations
-from heapfit.report.problems import problems, remarks
+from heapfit.report.problems import remarks
 from heapfit.report.results import Results
 from heapfit.statistics import read, summarise
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import TERMINAL_DIGITS, scale_for
-from report_data import METRICS, RATE, Faults, make_study, make_trials
+from report_data import METRICS, make_study, make_trials
 
 WALL = METRICS[0]
 
@@ -54,21 +44,6 @@ def conclusion(values: dict[str, list[float]], metric: Metric = WALL) -> str:
     return line
 
 
-@pytest.mark.parametrize(
-    "module", [text, markdown, page, settings, findings_words, interaction, drawing]
-)
-def test_the_examples_in_docstrings_are_true(module: object) -> None:
-    outcome = doctest.testmod(module)  # type: ignore[arg-type]
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
-
-
-def test_an_allocator_apart_from_all_others_leads_alone() -> None:
-    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
-    said = conclusion({"glibc": base, "heapfit": [0.8 * b for b in base], "slow": [2.0] * 7})
-    assert said == "On wall time, heapfit leads, ahead of all the others (0.80x of glibc)."
-
-
 def test_a_lead_that_rounds_to_nothing_is_told_to_more_digits() -> None:
     """Never "leads (1.00x)"; the cell has the same digits."""
     base = [10.0, 10.2, 10.1, 10.3, 10.0, 10.2, 10.1]
@@ -91,36 +66,6 @@ def test_a_program_that_does_too_little_is_told(user: float, said: bool) -> None
     assert ("The program takes 15 ms of processor time" in found) == said
 
 
-def of_one(levels: dict[str, list[float]]) -> list[str]:
-    """What is said of one allocator with these figures at the levels of an option."""
-    factor = Factor(name="option.decay_ms", levels=list(levels))
-    study = make_study(
-        allocators=["heapfit"], cores=[1], replicates=7, warmups=0, metrics=[WALL], factors=[factor]
-    )
-    study = study.model_copy(update={"baseline": "heapfit"})
-    trials = [
-        trial.model_copy(
-            update={
-                "metrics": {
-                    "wall_s": levels[trial.planned.levels[factor.name]][trial.planned.block]
-                }
-            }
-        )
-        for trial in make_trials(study)
-    ]
-    return overall(Results(summarise(read(study, trials))))
-
-
-def test_the_levels_of_one_allocator_are_compared_with_each_other() -> None:
-    base = [1.0, 1.01, 1.02, 1.0, 1.01, 1.02, 1.0]
-    first, said = of_one({"0": [2 * b for b in base], "100": base[::-1], "500": base})
-    assert first == "Only heapfit takes part: what is compared are its settings."
-    assert said == (
-        "On wall time, decay_ms 100 leads, ahead of decay_ms 0 (2.00x); decay_ms 500 cannot be "
-        "told apart from it."
-    )
-
-
 def test_who_fails_where_another_is_slow_does_not_lead_it() -> None:
     """By its mean beside the baseline it was said to be "ahead of all the others", of which one had
     been shown to be better wherever both had run."""
@@ -134,11 +79,6 @@ def test_who_fails_where_another_is_slow_does_not_lead_it() -> None:
     )
 
 
-def test_higher_is_better_for_a_rate() -> None:
-    said = conclusion({"glibc": [100.0] * 7, "heapfit": [120.0] * 7}, RATE)
-    assert said == "On requests, heapfit leads, ahead of all the others (1.20x of glibc)."
-
-
 def test_too_few_trials_settle_nothing() -> None:
     few = FEWEST_BLOCKS - 1
     said = conclusion({"glibc": [1.0] * few, "heapfit": [0.5] * few})
@@ -146,22 +86,6 @@ def test_too_few_trials_settle_nothing() -> None:
         "With 2 trials per allocator nothing can be shown on wall time; at least 3 are needed "
         "(--replicates 3). heapfit has the best mean so far (0.50x of glibc)."
     )
-
-
-def test_few_trials_that_show_nothing_ask_for_more() -> None:
-    noisy = {"glibc": [1.0, 1.2, 0.8], "heapfit": [0.9, 1.3, 0.9]}
-    assert conclusion(noisy) == (
-        "On wall time, no difference can be shown between glibc and heapfit: 3 replicates show "
-        "large ones alone, and more would show smaller ones (--replicates 6)."
-    )
-    many = conclusion({name: figures * 2 for name, figures in noisy.items()})
-    assert many == "On wall time, no difference can be shown between glibc and heapfit."
-
-
-def test_an_allocator_with_too_few_trials_is_left_out_by_name() -> None:
-    said = conclusion({"glibc": [1.0] * 7, "heapfit": [0.8] * 7, "fragile": [0.1, 0.1]})
-    assert "heapfit leads" in said
-    assert said.endswith("Left out, with fewer than 3 trials to compare: fragile.")
 
 
 def test_a_lead_that_may_be_too_small_to_matter_is_said_to_be_so() -> None:
@@ -174,25 +98,6 @@ def test_a_lead_that_may_be_too_small_to_matter_is_said_to_be_so() -> None:
     low, high = said.rpartition("interval: ")[2].removesuffix(").").split(" to ")
     assert 0 < float(low.split()[0]) < 5
     assert 8 < float(high.split()[0]) < 13
-
-
-def test_problems_are_gathered_by_cause_and_counted() -> None:
-    study = make_study(cores=[1], replicates=10)
-    faults = Faults(status={"tcmalloc": (7, TrialStatus.FAILED, "killed by signal 11 (SIGSEGV)")})
-    (problem,) = problems(summarise(read(study, make_trials(study, faults))))
-    assert problem.sentence == (
-        "tcmalloc, 1 core: 3 of 10 trials failed: killed by signal 11 (SIGSEGV)"
-    )
-    assert problem.places.startswith("Trials ")
-
-
-def test_drift_is_described_and_its_absence_too() -> None:
-    study = make_study(replicates=30)
-    steady, rising = make_trials(study), make_trials(study, drift=0.15)
-    assert "no notable drift" in describe(deviations(read(study, steady), WALL), WALL)
-    assert "drifted" in describe(deviations(read(study, rising), WALL), WALL)
-    assert "higher" in describe(deviations(read(study, rising), WALL), WALL)
-    assert "Too few trials" in describe(deviations(read(study, steady[:5]), WALL), WALL)
 
 
 @pytest.mark.parametrize(

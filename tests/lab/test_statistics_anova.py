@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from design_data import Levels, grid, simulated, table, trial_of
-from heapfit.findings import AnovaRow
-from heapfit.records import Study, Trial
-from heapfit.statistics import analyse
+from design_data import Levels, grid, simulated, table
+from heapfit.findings import Analysis, AnovaRow
+from heapfit.records import Study, Trial, TrialStatus
+from heapfit.statistics import analyse, read
 from heapfit.statistics.anova import anova
 from heapfit.statistics.effect import partial_eta_squared
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
 from heapfit.statistics.linear_model import FactorialModel
-from heapfit.statistics.observations import figures_of, read, sample
+from heapfit.statistics.observations import figures_of, sample
 from published_data import (
     NPK,
-    WARPBREAKS,
-    WARPBREAKS_FACTORS,
     simon_lesage,
 )
 
@@ -48,16 +46,6 @@ def assert_row(row: AnovaRow, df: float, sum_sq: float, f: float, p: float) -> N
     assert row.p == pytest.approx(p, rel=1e-3)
 
 
-def test_agrees_with_r_on_warpbreaks() -> None:
-    """R 4.2.2: `anova(aov(breaks ~ wool * tension, warpbreaks))`."""
-    rows = rows_of(grid(WARPBREAKS_FACTORS, 9, WARPBREAKS))
-    assert_row(rows["allocator"], 1, 450.6667, 3.76529, 0.05821298)
-    assert_row(rows["tension"], 2, 2034.2593, 8.49805, 0.00069262)
-    assert_row(rows["allocator:tension"], 2, 1002.7778, 4.18907, 0.02104419)
-    assert rows["residual"].df == 48
-    assert rows["residual"].sum_sq == pytest.approx(5745.1111)
-
-
 def npk(leave_out: Sequence[int] = ()) -> tuple[Study, list[Trial]]:
     kept = [row for number, row in enumerate(NPK, 1) if number not in leave_out]
     cells: list[tuple[Levels, float]] = [(tuple(levels), figure) for _, levels, figure in kept]
@@ -75,26 +63,6 @@ def test_agrees_with_r_where_blocks_hold_half_of_the_cells() -> None:
     assert_row(rows["allocator:K"], 1, 33.13500, 2.14597, 0.1686479)
     assert rows["residual"].df == 12
     assert rows["residual"].sum_sq == pytest.approx(185.28667)
-
-
-def test_agrees_with_r_where_trials_are_missing_in_blocks() -> None:
-    """R 4.2.2: `drop1(lm(yield ~ block + N + P + K, npk[-c(1, 7, 20), ]), . ~ ., test = "F")`."""
-    rows = rows_of(npk(leave_out=(1, 7, 20)), order=1)
-    assert_row(rows["block"], 5, 351.96867, 4.15785, 0.020063)
-    assert_row(rows["allocator"], 1, 219.61653, 12.97179, 0.003635)
-    assert_row(rows["P"], 1, 13.34235, 0.78807, 0.392129)
-    assert_row(rows["K"], 1, 126.63028, 7.47950, 0.018103)
-
-
-def test_agrees_with_r_on_type_iii_sums_of_squares() -> None:
-    """R 4.2.2 with contr.sum: `drop1(lm(breaks ~ wool * tension, warpbreaks[-c(1, 2, 30), ]),
-    . ~ ., test = "F")`."""
-    study, trials = grid(WARPBREAKS_FACTORS, 9, WARPBREAKS)
-    lost = {0, 1, 29}
-    rows = rows_of((study, [trial for i, trial in enumerate(trials) if i not in lost]))
-    assert_row(rows["allocator"], 1, 689.4513, 6.16605, 0.01681620)
-    assert_row(rows["tension"], 2, 2474.5666, 11.06553, 0.00012345)
-    assert_row(rows["allocator:tension"], 2, 1377.0820, 6.15791, 0.00432620)
 
 
 @pytest.mark.parametrize(("offset", "digits"), [(1.0, 1e-12), (1e6, 1e-8), (1e12, 1e-3)])
@@ -160,20 +128,35 @@ def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
     assert effect.high == pytest.approx(high, rel=1e-5)
 
 
-def test_trials_of_many_machines_have_the_machine_in_the_table() -> None:
-    study, trials = simulated(np.random.default_rng(8), {"a": 1, "b": 1}, 12, 0.01)
-    shifted = []
-    for trial in trials:
-        machine = trial.planned.block % 2 if trial.planned.allocator == "a" else 0
-        figure = trial.metrics["wall_s"] * (2 if machine else 1)
-        levels = (trial.planned.allocator,)
-        shifted.append(
-            trial_of(study, levels, {"wall_s": figure}, trial.planned.block, machine=f"m{machine}")
-        )
-    analysis = analyse(read(study, shifted), "wall_s")
+SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}
+
+
+def analysed(study: Study, trials: list[Trial]) -> Analysis:
+    analysis = analyse(read(study, trials), "wall_s")
     assert analysis is not None
-    rows = {row.source: row for row in analysis.anova}
-    assert rows["machine"].p is not None
-    assert rows["machine"].p < 1e-9
-    assert rows["allocator"].p is not None
-    assert rows["allocator"].p > 0.05  # the slower machine is not mistaken for a slower allocator
+    return analysis
+
+
+def test_nothing_to_analyse_without_trials_figures_or_scatter() -> None:
+    study, trials = simulated(np.random.default_rng(1), {"a": 1, "b": 1}, 5, 0.02)
+    assert analyse(read(study, []), "wall_s") is None
+    assert analyse(read(study, trials), "unknown") is None
+    constant = grid({"allocator": "ab"}, 5, [3.0] * 10)
+    assert analyse(read(*constant), "wall_s") is None
+    exact = grid({"allocator": "ab"}, 5, [3.0] * 5 + [4.0] * 5)
+    assert analyse(read(*exact), "wall_s") is None
+
+
+def test_an_allocator_that_fails_at_one_setting_is_left_out_with_the_reason() -> None:
+    slower = {"a": 1.0, "b": 1.0, "c": 1.0}
+    study, trials = simulated(np.random.default_rng(1), slower, 4, 0.02, SIZES)
+    crash = [
+        trial.model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
+        if trial.planned.allocator == "c" and trial.planned.levels["size"] == "l"
+        else trial
+        for trial in trials
+    ]
+    analysis = analysed(study, crash)
+    assert {cell.row for table in analysis.letters for cell in table.cells} == {"a", "b"}
+    assert "allocator c: no good figure of wall_s in 2 of 6 settings." in analysis.left_out
+    assert "8 failed trials" in analysis.left_out

@@ -47,19 +47,6 @@ def row(seed: int, mean: float, spread: float = 0.02, blocks: int = 6) -> list[f
     return (mean * np.exp(np.random.default_rng(seed).normal(0, spread, blocks))).tolist()
 
 
-def test_a_machine_that_is_faster_is_no_difference() -> None:
-    made = ran(
-        {
-            "one": {"a": row(1, 1.0), "b": row(2, 0.8)},
-            "two": {"a": row(3, 5.0), "b": row(4, 4.0)},
-        }
-    )
-    [found] = differences(made)
-    assert not found.shown
-    assert found.low < 1 < found.high
-    assert remarks(summarise(read(*made))) == []
-
-
 def test_allocators_that_rank_otherwise_on_another_machine_are_told() -> None:
     made = ran(
         {

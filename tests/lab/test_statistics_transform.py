@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from design_data import grid
 from heapfit.records import Study, Trial
-from heapfit.statistics import analyse
 from heapfit.statistics.assumptions import check
 from heapfit.statistics.fitted import model_of
 from heapfit.statistics.observations import figures_of, read, sample
@@ -37,17 +36,6 @@ def test_agrees_with_r_on_the_example_of_box_and_cox() -> None:
     assert (found.exponent, found.low, found.high) == pytest.approx(
         (-0.816, -1.294, -0.342), abs=0.003
     )
-
-
-def test_the_reciprocal_is_chosen_for_survival_times_as_box_and_cox_did() -> None:
-    analysis = analyse(read(*grid(POISON_FACTORS, 4, POISONS)), "wall_s")
-    assert analysis is not None
-    assert analysis.transform.name == "1/x"
-    assert "1/x" in analysis.transform.reason
-    before = {each.assumption: each.holds for each in analysis.checks_before}
-    after = {each.assumption: each.holds for each in analysis.checks}
-    assert before == {"normality": False, "equal-variance": False}
-    assert after == {"normality": True, "equal-variance": True}
 
 
 def test_agrees_with_r_on_shapiro_and_wilk() -> None:

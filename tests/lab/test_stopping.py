@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import load_benchmark
-from design_data import MEMORY, START, WALL, trial_of
-from design_data import study_of as designed
+from design_data import START
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.errors import UsageError
 from heapfit.records import PlannedTrial, Precision, StoppingRule, Study, Trial, TrialStatus
@@ -22,8 +20,8 @@ from heapfit.report.reading import Reading
 from heapfit.report.reading import read as read_folder
 from heapfit.statistics import read
 from heapfit.statistics.precision import precision_of
-from heapfit.statistics.verdict import METHOD, STOPPED_METHOD, judge, pairs
-from heapfit.study import Progress, execute, load, note_look, stopping
+from heapfit.statistics.verdict import METHOD, STOPPED_METHOD
+from heapfit.study import Progress, execute, load, note_look
 from heapfit.study import execute as execute_study
 from heapfit.study.stopping import LOOKS
 
@@ -103,22 +101,6 @@ def blocks_in(folder: Path) -> int:
 # ------------------------------------------------------------------ precision
 
 
-def test_the_example_in_its_text_is_true() -> None:
-    outcome = doctest.testmod(stopping)
-    assert outcome.attempted > 0
-    assert outcome.failed == 0
-
-
-def test_a_quiet_program_ends_at_the_first_look(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = scattered(0.001)
-    progress = Interrupting()
-    execute(until(0.02), tmp_path, progress)
-    study, trials = load(tmp_path)
-    assert (study.replicates, blocks_in(tmp_path)) == (LOOKS[0], LOOKS[0])
-    assert [trial.planned for trial in trials] == study.plan
-    assert progress.extensions == []
-
-
 def test_a_program_that_scatters_runs_until_the_next_look_finds_enough(
     clock: Clock, tmp_path: Path
 ) -> None:
@@ -150,17 +132,6 @@ def test_one_that_is_never_known_well_enough_ends_at_the_last_look(
     assert needed
     number = needed[1].replace(",", "")
     assert f"repeat the command with --replicates {number} in place of --precision" in said
-
-
-def test_how_long_it_goes_on_depends_on_widths_and_never_on_differences(
-    clock: Clock, tmp_path: Path
-) -> None:
-    ends = set()
-    for slower in (1.0, 1.03, 3.0):
-        clock.wall = scattered(0.05, slower)
-        execute(until(0.03), tmp_path / str(slower))
-        ends.add(blocks_in(tmp_path / str(slower)))
-    assert len(ends) == 1
 
 
 def test_an_interrupted_study_ends_where_it_would_have_ended(clock: Clock, tmp_path: Path) -> None:
@@ -218,45 +189,6 @@ def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
     assert {each.method for each in after} == {STOPPED_METHOD}
 
 
-@pytest.mark.full
-def test_the_widest_interval_of_time_and_memory_decides() -> None:
-    study = designed(["a", "b", "c"], {}, (WALL, MEMORY))
-    noise = np.random.default_rng(3).normal(0, 1, (2, 3, 9))
-    trials = [
-        trial_of(
-            study,
-            (name,),
-            {
-                "wall_s": float(np.exp(0.01 * noise[0, at, block])),
-                "peak_rss_bytes": float(np.exp(0.1 * noise[1, at, block])),
-            },
-            block,
-        )
-        for at, name in enumerate("abc")
-        for block in range(9)
-    ]
-    found = precision_of(read(study, trials))
-    assert found is not None
-    judged = judge(pairs(np.exp(0.1 * noise[1])))
-    assert (found.metric, found.blocks) == ("peak_rss_bytes", 9)
-    assert found.reached == pytest.approx(np.exp((judged.high - judged.low).max() / 2) - 1)
-
-
-@pytest.mark.full
-def test_what_has_no_ratio_is_not_said_to_be_precise() -> None:
-    study = designed(["a", "b"], {}, (WALL, MEMORY)).model_copy(
-        update={"rule": StoppingRule(precision=0.02), "primary_metric": "wall_s"}
-    )
-    trials = [
-        trial_of(study, (name,), {"wall_s": float(block * 2.0), "peak_rss_bytes": size}, block)
-        for block in range(8)
-        for name, size in (("a", 50 * MIB + block), ("b", 60 * MIB - block))
-    ]
-    summary = Reading(study, trials).summary
-    assert precision_reached(summary) is None
-    assert any("no ratio whose precision" in each for each in remarks(summary))
-
-
 # ------------------------------------------------------------------ time
 
 
@@ -269,17 +201,6 @@ def test_whole_blocks_run_while_there_is_time(clock: Clock, tmp_path: Path) -> N
     assert [trial.planned for trial in trials] == study.plan
     assert (study.replicates, blocks_in(tmp_path)) == (9, 9)
     assert all(left is not None and left <= 21.5 for left in progress.remaining)
-
-
-def test_a_trial_is_not_begun_that_could_not_end_in_time(clock: Clock, tmp_path: Path) -> None:
-    clock.wall = lambda planned: 4.0 if planned.index == 6 else 1.0
-    execute(until(max_time_s=10.5), tmp_path)
-    study, trials = load(tmp_path)
-    # The first of the third block took 4 s; with its partner that makes 11.
-    assert clock.now_s <= 10.5
-    assert len(trials) == 7
-    assert study.plan == [trial.planned for trial in trials]
-    assert remarks(Reading(study, trials).summary) == []
 
 
 def test_time_counts_over_interruptions(clock: Clock, tmp_path: Path) -> None:
@@ -328,11 +249,3 @@ def test_the_promises_are_kept_wherever_a_study_ends(benchmark: ModuleType) -> N
         assert line.coverage["verdict"] >= benchmark.LEAST_COVERAGE - margin, benchmark.said(line)
         assert line.false["as if fixed"] > line.false["verdict"]
         assert line.blocks["verdict"] < line.blocks["Pocock"]
-
-
-def test_studies_that_end_by_themselves_take_fewer_trials(benchmark: ModuleType) -> None:
-    found = {each.range: each for each in benchmark.save("normal", 400, seed=2)}
-    assert found[4].share <= benchmark.MOST_TRIALS
-    assert found[8].share < found[4].share < found[2].share < found[1].share
-    assert found[1].share > 1  # where all programs scatter alike, a fixed number is cheaper
-    assert benchmark.saves(list(found.values()))

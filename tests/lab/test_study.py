@@ -1,4 +1,4 @@
-"""A study from plan to finished journal: order, references, interruption, extension, refusals."""
+"""A study from plan to finished journal: order, references, interruption, refusals, bad disks."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,8 @@ from engine_helpers import (
     workload,
 )
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import write_text
+from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import (
-    Factor,
     PlannedTrial,
     Study,
     Trial,
@@ -81,35 +81,6 @@ def test_every_block_has_every_allocator_at_every_number_of_cores_once() -> None
         assert {planned.warmup for planned in block} == {number < 2}
 
 
-def test_order_is_random_by_block_and_fixed_by_the_seed() -> None:
-    def orders(seed: int) -> list[str]:
-        study = study_of(workload("true"), THREE, replicates=20, seed=seed)
-        names = [planned.allocator for planned in study.plan if not planned.warmup]
-        return ["".join(names[at : at + 3]) for at in range(0, len(names), 3)]
-
-    assert orders(1) == orders(1)
-    assert orders(1) != orders(2)
-    assert len(set(orders(1))) == 6  # of twenty blocks, each of the six orders occurs
-
-
-def test_within_a_setting_all_allocators_run_side_by_side() -> None:
-    work = workload("echo", "{size}", "{mode}", parameters={"size": "1", "mode": "a"})
-    factors = [
-        Factor(name="size", levels=["1", "2", "3"]),
-        Factor(name="mode", levels=["a", "b"]),
-    ]
-    study = study_of(work, THREE, factors=factors, replicates=20, warmups=2)
-    orders = set()
-    for start in range(36, len(study.plan), 18):  # behind the warm-ups
-        block = study.plan[start : start + 18]
-        groups = [block[at : at + 3] for at in range(0, 18, 3)]
-        for group in groups:
-            assert len({planned.setting for planned in group}) == 1
-            assert {planned.allocator for planned in group} == {each.name for each in THREE}
-        orders.add(tuple(group[0].setting for group in groups))
-    assert len(orders) > 15  # the order of settings is random in each block
-
-
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
@@ -153,26 +124,6 @@ def test_an_allocator_that_changes_the_output_is_found_out(tmp_path: Path) -> No
         ("a", TrialStatus.OK),
         ("b", TrialStatus.MISMATCH),
     }
-
-
-def test_unsteady_output_is_discovered_and_explained(tmp_path: Path) -> None:
-    with pytest.raises(HeapfitError, match="--output ignore"):
-        execute(study_of(workload("date", "+%N"), THREE[:1], replicates=3), tmp_path)
-
-
-def test_a_program_that_fails_under_the_baseline_ends_the_study(tmp_path: Path) -> None:
-    study = study_of(workload("sh", "-c", "echo no licence >&2; exit 9"), THREE)
-    with pytest.raises(HeapfitError, match=r"baseline glibc.*exit code 9.*no licence"):
-        execute(study, tmp_path)
-    assert load(tmp_path)[1] == []  # so that the same command tries again
-
-
-def test_a_failure_under_another_allocator_does_not_end_the_study(tmp_path: Path) -> None:
-    study = study_of(workload("sh", "-c", 'test "$F" != b'), THREE, replicates=2)
-    execute(study, tmp_path)
-    _, trials = load(tmp_path)
-    assert len(trials) == len(study.plan)
-    assert {t.planned.allocator for t in trials if t.status is TrialStatus.FAILED} == {"b"}
 
 
 # ------------------------------------------------------------------ stop and resume
@@ -275,14 +226,6 @@ def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
 
 
 # -------------------------------------------------------------------- same study?
-
-
-def test_more_replicates_extend_a_finished_study(tmp_path: Path) -> None:
-    execute(study_of(workload("true"), THREE, replicates=1), tmp_path)
-    execute(study_of(workload("true"), THREE, replicates=3), tmp_path)
-    study, trials = load(tmp_path)
-    assert study.replicates == 3
-    assert [trial.planned for trial in trials] == study.plan
 
 
 @pytest.mark.parametrize(
@@ -439,3 +382,23 @@ for blocks in range(first, first + 20):
     assert [each.wait() for each in processes] == [0] * 4
     assert looks(tmp_path) == list(range(1, 81))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["looks.jsonl", "report.html"]
+
+
+def half_done(making: AbstractContextManager[Path]) -> None:
+    with making as unfinished:
+        (unfinished / "half" if unfinished.is_dir() else unfinished).write_text("half")
+        raise KeyboardInterrupt
+
+
+def test_what_is_not_finished_leaves_what_was_there(tmp_path: Path) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("old")
+    (folder / "old").mkdir(parents=True)
+    for making in (replacing(file), replacing_folder(folder)):
+        with pytest.raises(KeyboardInterrupt):
+            half_done(making)
+    assert sorted(tmp_path.rglob("*")) == [file, folder, folder / "old"]
+    assert file.read_text() == "old"
+    with replacing_folder(folder) as new_folder:
+        (new_folder / "new").touch()
+    assert sorted(tmp_path.rglob("*")) == [file, folder, folder / "new"]

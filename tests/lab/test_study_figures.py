@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line
 from heapfit.catalogue.studies import load_study
 from heapfit.errors import UsageError
-from heapfit.report import SeriesReading, write_series
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
 
@@ -89,21 +85,6 @@ def write(folder: Path, text: str = STUDY) -> Path:
     return path
 
 
-def test_an_experiment_is_one_for_each_of_its_workloads(tmp_path: Path) -> None:
-    study = load_study(write(tmp_path))
-    parts = [(each.name, each.workload, each.family) for each in study.experiments]
-    assert parts == [
-        ("all.first", "first/", "all"),
-        ("all.second", "second/workload.toml", "all"),
-        ("alone", "first/", ""),
-    ]
-    assert [each.title for each in study.experiments[:2]] == ["Both: first", "Both: second"]
-    assert [each.name for each in study.experiments_of(study.figures[0])] == [
-        "all.first",
-        "all.second",
-    ]
-
-
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -118,71 +99,3 @@ def test_what_makes_no_sense_is_refused(tmp_path: Path, old: str, new: str, said
     assert old in STUDY
     with pytest.raises(UsageError, match=said):
         load_study(write(tmp_path, STUDY.replace(old, new)))
-
-
-@pytest.fixture(scope="module")
-def finished(run_heapfit: Heapfit, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("several")
-    path = write(folder)
-    result = run_heapfit("study", "run", path, "--out", folder / "out")
-    assert result.returncode == 0, result.stderr
-    said = " ".join(result.stdout.split())
-    assert "What a pause costs" in said
-    assert "What a pause costs: slow comes to" in said
-    # On a busy machine three replicates may not tell.
-    assert re.search(r"\(goal 1: (missed|undecided)\), at worst to", said)
-    assert "alone: " in said
-    assert "all.first: " not in said  # the figure says it
-    return folder / "out"
-
-
-def test_a_figure_sets_its_subject_against_its_peers(finished: Path) -> None:
-    summary = SeriesReading(finished).summary
-    [figure] = summary.figures
-    assert set(figure.ratios) == {"all.first", "all.second"}
-    for ratios in figure.ratios.values():
-        assert ratios["heapfit"] == 1.0
-        assert ratios["slow"] > 1.2
-        assert set(ratios) == {"glibc", "heapfit", "slow"}
-    assert figure.combined["slow"].best <= figure.combined["slow"].worst
-
-
-def test_quick_keeps_the_workloads_that_are_quick(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    result = run_heapfit("study", "run", write(tmp_path), "--quick", "--out", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
-    series = json.loads((tmp_path / "out" / "series.json").read_text())
-    assert series["experiments"] == ["all.first", "alone"]
-
-
-@pytest.mark.full
-def test_an_experiment_is_chosen_as_a_whole_or_by_part(
-    run_heapfit: Heapfit, tmp_path: Path
-) -> None:
-    path, out = write(tmp_path), tmp_path / "out"
-    for chosen in ("all", "all.first"):
-        result = run_heapfit(
-            *("study", "run", path, "--out", out / chosen, "--replicates", "1"),
-            *("--workloads", chosen),
-        )
-        assert result.returncode == 0, result.stderr
-    parts = [
-        sorted(each.name for each in (out / name).glob("*.*/")) for name in ("all", "all.first")
-    ]
-    assert [[p for p in each if p.startswith("all.")] for each in parts] == [
-        ["all.first", "all.second"],
-        ["all.first"],
-    ]
-    wrong = run_heapfit("study", "run", path, "--workloads", "al")
-    assert_one_line(wrong, 2, ["did you mean 'all'?"])
-
-
-def test_the_page_shows_the_papers_table_beside_the_figure(finished: Path) -> None:
-    said = write_series(SeriesReading(finished), finished).read_text()
-    for words in (
-        "over that of heapfit: more than 1 is worse",
-        "What the paper printed",
-        "A paper about pauses",
-        "Their clock was slow.",
-        "3 experiments",
-    ):
-        assert words in said

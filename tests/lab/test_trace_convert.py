@@ -7,16 +7,15 @@ import resource
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import trace_data
 from conftest import Heapfit
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.convert import Summary, convert
-from heapfit.trace.native import MALLOC, Event, Reader, Writer
+from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.schema import FILES
-from trace_data import END, MODULES, Answers, Program, sampled, service
+from trace_data import END, MODULES, Answers, Program, service
 
 Rows = list[dict[str, Any]]
 
@@ -61,18 +60,6 @@ def test_a_table_holds_what_happened(
     assert rows(converted[0], name) == rows(expected, name)
 
 
-def test_the_course_of_memory_has_the_marks_and_ends_as_the_totals_do(
-    converted: tuple[Path, Summary], program: Program, answers: Answers
-) -> None:
-    found = rows(converted[0], "memory")
-    resident = {row["resident"] for row in found}
-    assert resident - {None} <= {mark.resident for mark in program.marks}
-    assert program.marks[-1].resident in resident
-    assert found[-1]["live_bytes"] == answers.totals.end_bytes
-    assert found[-1]["allocated_bytes"] == answers.totals.bytes
-    assert [row["ns"] for row in found] == sorted(row["ns"] for row in found)
-
-
 def test_the_summary_says_what_the_trace_is(
     converted: tuple[Path, Summary], program: Program, answers: Answers
 ) -> None:
@@ -83,24 +70,6 @@ def test_the_summary_says_what_the_trace_is(
     assert summary.duration_ns == program.marks[-1].ns
     written = json.loads((folder / "summary.json").read_text())
     assert written == {**summary.plain, "modules": MODULES, "changed": []}
-
-
-# ------------------------------------------------------------------------------------- sampling
-
-
-def test_the_weights_of_a_sampled_trace_add_up_to_about_the_whole(tmp_path: Path) -> None:
-    program = service(requests=400)
-    truth = Answers(program.calls).totals
-    estimates = []
-    for seed in range(20):
-        trace = sampled(program, 2048, seed).write(tmp_path / "sampled.hft")
-        convert(trace, tmp_path / "tables")
-        objects = pq.read_table(tmp_path / "tables" / "objects.parquet")
-        size = objects["size"].to_numpy().astype(float)
-        estimates.append(float(np.sum(objects["weight"].to_numpy() * size)))
-    error = np.std(estimates) / len(estimates) ** 0.5
-    assert abs(np.mean(estimates) - truth.bytes) < 4 * error
-    assert error < 0.02 * truth.bytes
 
 
 # --------------------------------------------------------------------------------- bad input
@@ -119,26 +88,6 @@ def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
 
 
 NUMBERS = ("pid", "parent", "cores", "page_size", "sample", "sites", "started_unix_ns")
-NO_NUMBERS = ("x", None, float("nan"), 1 << 63)
-NO_TEXTS = (1, "\ud800")
-
-
-@pytest.mark.parametrize(
-    ("member", "value"),
-    [
-        *((member, value) for member in (*NUMBERS, "file_number") for value in NO_NUMBERS),
-        *((member, value) for member in ("program", "allocator", "arch") for value in NO_TEXTS),
-        *(("arguments", value) for value in ("x", ["\ud800"])),
-        *(("environment", value) for value in (["A"], {"\ud800": "b"})),
-    ],
-)
-def test_what_no_recorder_says_of_itself_is_passed_over(
-    member: str, value: Any, tmp_path: Path
-) -> None:
-    with Writer(tmp_path / "a.hft", {"pointer_bytes": 8, member: value}):
-        pass
-    with Reader(tmp_path / "a.hft") as reader:
-        assert reader.info == {"pointer_bytes": 8, "ticks_per_second_guess": 1_000_000_000}
 
 
 @pytest.mark.parametrize("to", ["pprof", "perfetto"])

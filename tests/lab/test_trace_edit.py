@@ -82,36 +82,6 @@ def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     assert found_totals.unmatched_frees == 0
 
 
-def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
-    trace: Path, program: Program, tmp_path: Path
-) -> None:
-    chosen = frozenset({1, 2})
-    made = cut(trace, tmp_path / "cut.hft", Part(threads=chosen))
-    expected = [b for b in Answers(program.calls).blocks if b.born_thread in chosen]
-    found = Answers(calls(tmp_path / "cut.hft"))
-    assert made.events == sum(2 if b.died_ns else 1 for b in expected) - found.totals.reallocs
-    assert found.totals.unmatched_frees == 0
-    assert [(b.address, b.size, b.born_ns, b.died_ns) for b in found.blocks] == [
-        (b.address, b.size, b.born_ns, b.died_ns) for b in expected
-    ]
-    # The logger and worker-3 free blocks of theirs; the main thread does not.
-    assert sorted(names(tmp_path / "cut.hft")) == ["logger", "worker-1", "worker-2", "worker-3"]
-
-
-def test_a_free_of_a_block_that_was_never_seen_is_the_threads_that_frees_it(
-    tmp_path: Path,
-) -> None:
-    """As in a recording that began while the program ran."""
-    program = Program()
-    first, second = program.thread("first"), program.thread("second")
-    for thread in (first, second, first):
-        program.free(thread, 0x7000 + 16 * len(program.calls))
-    program.free(second, program.malloc(second, 10))
-    program.write(tmp_path / "all.hft")
-    cut(tmp_path / "all.hft", tmp_path / "of-first.hft", Part(threads=frozenset({first})))
-    assert [event.address for _, event in calls(tmp_path / "of-first.hft")] == [0x7000, 0x7020]
-
-
 def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no event"):
         cut(trace, tmp_path / "cut.hft", Part(from_ns=10**12))
@@ -224,18 +194,6 @@ def test_the_use_of_the_heap_is_the_same(anonymous: Path, program: Program) -> N
         assert [caller for caller, _, _ in reader.sites().tolist()] == [
             caller for caller, _ in program.sites
         ]
-
-
-def test_addresses_are_moved_all_by_the_same(anonymous: Path, program: Program) -> None:
-    pairs = [
-        (was, now)
-        for (_, before), (_, after) in zip(program.calls, calls(anonymous), strict=True)
-        for was, now in ((before.address, after.address), (before.old, after.old))
-    ]
-    moves = {now - was for was, now in pairs if was}
-    assert len(moves) == 1
-    assert moves.pop() % (1 << 21) == 0
-    assert all(now == 0 for was, now in pairs if was == 0)
 
 
 # ----------------------------------------------------------------------------------- bad input

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import subprocess
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
 from heapfit import symbols
-from heapfit.trace.convert import convert
-from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.sites import Mapping, Places, parse_mappings
 
 pytestmark = pytest.mark.full
@@ -101,34 +97,6 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
         places = Places([Mapping(0x1000, 0x2000, 0, str(tmp_path / name))])
         frame = places.frame(0x1800)
         assert (frame.module, frame.function) == (str(tmp_path / name), None)
-
-
-def test_the_table_has_names_and_places_in_files(tmp_path: Path) -> None:
-    libc = ctypes.CDLL(None)
-    address = ctypes.cast(libc.qsort, ctypes.c_void_p).value or 0
-    line = next(
-        line
-        for line in Path("/proc/self/maps").read_text().splitlines()
-        if int(line.split("-")[0], 16) <= address < int(line.split("-")[1].split()[0], 16)
-    )
-    words = line.split(None, 5)
-    start, end = words[0].split("-")
-    with Writer(tmp_path / "a.hft", {}) as writer:
-        writer.thread(0, 1, "main")
-        writer.site(0, 0x10)
-        writer.site(1, address + 4)
-        writer.modules([f"{start} {end} {words[2]} {words[5]}"])
-        writer.event(0, Event(5, MALLOC, address=16, size=8, usable=8, site=2))
-    convert(tmp_path / "a.hft", tmp_path / "named")
-    convert(tmp_path / "a.hft", tmp_path / "plain", symbols=False)
-    unknown, known = pq.read_table(tmp_path / "named" / "sites.parquet").to_pylist()
-    assert (unknown["module"], unknown["function"], unknown["caller"]) == (None, None, 0)
-    assert "qsort" in known["function"]
-    assert known["module"] == words[5]
-    assert known["offset"] == address + 4 - int(start, 16) + int(words[2], 16)
-    assert (known["caller"], known["allocations"], known["bytes"]) == (1, 1, 8)
-    _, plain = pq.read_table(tmp_path / "plain" / "sites.parquet").to_pylist()
-    assert plain == {**known, "function": None, "file": None, "line": None}
 
 
 # The compiler puts the C++ library's functions into what the user wrote, and `twice` into `main`.

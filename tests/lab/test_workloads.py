@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
 import pytest
 from heapfit import paths
-from heapfit.catalogue import load_workloads, missing_for, prepare_workload, workloads_of
+from heapfit.catalogue import load_workloads, missing_for, workloads_of
 from heapfit.catalogue.studies import load_studies
 from heapfit.catalogue.variants import check_variants
 from heapfit.records import InstalledAllocator, TrialStatus, Workload
 from heapfit.study import plan
 from heapfit.trial import run_trial
-from sampling import sampled
 from shared_home import workload_data
 
 pytestmark = pytest.mark.full
@@ -37,9 +35,6 @@ def check_installed(workload: Workload) -> None:
     assert not missing, f"apt-get install {' '.join(workload.install.debian)}"
 
 
-every_workload = pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
-
-
 def allocators() -> list[InstalledAllocator]:
     """The C library's own, and the library that HEAPFIT_LIBRARY names, else heapfit's."""
     named = os.environ.get("HEAPFIT_LIBRARY")
@@ -50,43 +45,13 @@ def allocators() -> list[InstalledAllocator]:
     ]
 
 
-def digests(folder: Path) -> dict[str, str]:
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in folder.iterdir()
-        if not path.name.startswith(".")
-    }
-
-
 def test_every_study_loads_with_its_workloads() -> None:
     for study in load_studies().values():
         workloads_of(study, study.workloads or [each.workload for each in study.experiments])
         check_variants(FOLDER, study)
 
 
-@every_workload
-def test_is_called_like_its_folder_and_stands_in_the_readme(workload: Workload) -> None:
-    assert workload.here == FOLDER / workload.name
-    assert f"| `{workload.name}` |" in (FOLDER / "README.md").read_text()
-
-
-# deal.II's headers take a compiler minutes where others compile too.
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "workload",
-    sampled({name: workload for name, workload in WORKLOADS.items() if workload.prepare}, "ledger"),
-)
-def test_prepares_the_same_data_every_time(
-    workload: Workload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What this test makes from nothing is what others have found, perhaps since an earlier run."""
-    check_installed(workload)
-    shared = digests(workload_data(workload))
-    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
-    assert digests(prepare_workload(workload, print)) == shared != {}
-
-
-@pytest.mark.parametrize("workload", sampled(WORKLOADS, "lua", "redis"))
+@pytest.mark.parametrize("workload", WORKLOADS.values(), ids=WORKLOADS.keys())
 def test_runs_under_the_library_as_under_glibc(workload: Workload, tmp_path: Path) -> None:
     check_installed(workload)
     data = workload_data(workload)

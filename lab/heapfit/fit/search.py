@@ -154,7 +154,7 @@ def room(count: int, trial_s: float, time_s: float) -> int:
     """Return how many of `count` candidates can be tried in the time.
 
     >>> room(20, 1.0, 900), room(20, 10.0, 900), room(20, 30.0, 900)
-    (20, 12, 3)
+    (20, 12, 5)
     """
     for tried in range(count, FINALISTS, -1):
         rounds = sizes(tried)
