@@ -24,7 +24,7 @@ __attribute__((constructor)) static void learn_whose_malloc_is(void)
 {
     void *object = malloc(1);
     heap_settings.malloc_is_another = object != NULL && !hf_is_ours(object);
-    if (!heap_settings.malloc_is_another) free(object);
+    if (!heap_settings.malloc_is_another) free(object); /* NOLINT(clang-analyzer-unix.Malloc): see above */
 }
 
 static int mode_in_force(int mode)

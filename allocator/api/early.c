@@ -7,9 +7,7 @@
  */
 #include "api.h"
 
-static void nothing(void)
-{
-}
+static void nothing(void) {}
 
 static void (*choose(void))(void)
 {

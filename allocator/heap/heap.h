@@ -49,7 +49,8 @@ struct heap_settings {
     _Atomic(uint32_t) share_first; /* allocations of a thread of many before it does */
     _Atomic(size_t) memory_limit; /* bytes that the process shall stay below; or one of the following */
     _Atomic(uint32_t) background; /* enum background: when there may be a thread that gives memory back */
-    bool malloc_is_another; /* the program has another malloc, since this library was loaded late; set before threads can be started */
+    bool
+        malloc_is_another; /* the program has another malloc, since this library was loaded late; set before threads can be started */
     bool cache_line_align; /* blocks fill whole cache lines; set before the first heap is made */
     uint32_t pool_carve_units; /* units that a pool's bin carves at a time, at least; set before, too */
 };

@@ -765,8 +765,7 @@ static void heaps_stay_behind(const struct heap *own)
 {
     if (heap_hands != 0) return;
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
-        heap->left_behind =
-            heap != own && atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED;
+        heap->left_behind = heap != own && atomic_load_explicit(&heap->state, memory_order_relaxed) == HEAP_OWNED;
     for (struct heap *heap = registry.leaving; heap != NULL; heap = heap->next) heap->left_behind = false;
     heap_inherit_expect();
 }

@@ -241,7 +241,8 @@ static uint64_t oldest_since(uint64_t now)
     uint64_t since = now;
     for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
         uint32_t oldest = space_state.pools[pool].oldest;
-        if (oldest != SPAN_NONE && span_age(span_at(oldest), now) > age_at(now, since)) since = span_since(span_at(oldest));
+        if (oldest != SPAN_NONE && span_age(span_at(oldest), now) > age_at(now, since))
+            since = span_since(span_at(oldest));
     }
     return since;
 }
