@@ -273,22 +273,6 @@ TEST_F(Control, GetsAndSetsOptions)
               R"({"ok":true,"name":"thread_span_threshold","value":"131072"})");
 }
 
-TEST_F(Control, SaysWhatIsWrongInTheWordsOfTheOptions)
-{
-    Client client(pid());
-    EXPECT_EQ(client.ask("get decay"),
-              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
-    EXPECT_EQ(client.ask("set decay 1"),
-              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
-    EXPECT_EQ(client.ask("set decay_ms -1"),
-              R"({"ok":false,"error":"'-1' is no value for 'decay_ms', which takes 0 to unlimited; it stays 500"})");
-    EXPECT_TRUE(refuses(client.ask("set shared_span_threshold 999999999999g"), "k, m, g are understood"));
-    EXPECT_TRUE(refuses(client.ask("set remote_free_batch 0"), "which takes 1 to 4096; it stays 256"));
-    EXPECT_TRUE(refuses(client.ask("set remote_free_hand_over never"), "(when blocks are handed over"));
-    EXPECT_TRUE(refuses(client.ask("set reservation 1g"), "can only be set at the start"));
-    EXPECT_TRUE(refuses(client.ask("set control off"), "can only be set at the start"));
-}
-
 TEST_F(Control, ListsTheOptions)
 {
     json::Value answer = json::read(ask(pid(), "options"));
@@ -310,37 +294,6 @@ TEST_F(Control, ListsTheOptions)
         bool is_on = options[i]["name"].text == "control";
         EXPECT_EQ(options[i]["value"].text, is_on ? "on" : options[i]["initial"].text) << option->name;
     }
-}
-
-TEST_F(Control, TellsTheStatistics)
-{
-    json::Value answer = json::read(ask(pid(), "stats"));
-    ASSERT_TRUE(answer["ok"].truth);
-    const json::Value &stats = answer["stats"];
-    EXPECT_EQ(stats["format"].text, "heapfit-stats/1");
-    EXPECT_EQ(stats["version"].text, hf_version());
-    EXPECT_EQ(stats["pid"].number, pid());
-    EXPECT_FALSE(stats["shrunk"].truth);
-    EXPECT_EQ(stats["classes"].elements.size(), hf_stats_classes(nullptr, 0));
-    EXPECT_GE(stats["nodes"].elements.size(), 1u);
-    ASSERT_GE(stats["heaps"].elements.size(), 2u) << "that of dead threads, and the main thread's";
-    EXPECT_EQ(stats["heaps"].elements[1]["thread"].number, pid());
-    EXPECT_GT(stats["total"]["resident"].number, 0);
-    EXPECT_GE(stats["total"]["commits"].number, 1);
-}
-
-TEST_F(Control, TellsTheLedger)
-{
-    json::Value answer = json::read(ask(pid(), "ledger"));
-    ASSERT_TRUE(answer["ok"].truth);
-    std::map<std::string, int64_t> resident;
-    for (const json::Value &row : answer["ledger"].elements) {
-        resident[row["cause"].text] += row["resident"].number;
-        EXPECT_GE(row["heap"].number, -1);
-        EXPECT_TRUE(row.has("name") && row.has("thread") && row.has("swapped") && row.has("in_heap"));
-    }
-    EXPECT_GT(resident["tables"], 0);
-    EXPECT_GT(resident["file"], 0);
 }
 
 // ---- what is no request -------------------------------------------------------------------------------------------

@@ -84,47 +84,6 @@ class BusyThreads
 
 } // namespace
 
-// ---- fork ------------------------------------------------------------------------------------------------------------------
-
-TEST(Fork, WorksWhileOtherThreadsAllocate)
-{
-    BusyThreads busy(3);
-    for (int i = 0; i < 50; i++) {
-        pid_t child = fork();
-        if (child == 0) _exit(churn(500) ? child_is_well : child_is_not);
-        ASSERT_TRUE(churn(200));
-        expect_well(child);
-    }
-}
-
-TEST(Fork, LetsTheChildFreeWhatOtherThreadsAllocated)
-{
-    std::vector<void *> objects(5000);
-    std::thread owner([&objects] {
-        for (void *&object : objects) object = malloc(64);
-    });
-    std::atomic<bool> stop{false}, allocated{false};
-    std::vector<void *> of_the_living(5000);
-    std::thread living([&] {
-        for (void *&object : of_the_living) object = malloc(64);
-        allocated = true;
-        while (!stop) std::this_thread::yield();
-    });
-    owner.join();
-    while (!allocated) std::this_thread::yield();
-    pid_t child = fork();
-    if (child == 0) {
-        for (void *object : objects) free(object);
-        for (void *object : of_the_living) free(object);
-        _exit(churn(1000) ? child_is_well : child_is_not);
-    }
-    expect_well(child);
-    stop = true;
-    living.join();
-    for (void *object : objects) free(object);
-    for (void *object : of_the_living) free(object);
-}
-
 // ---- starting programs -------------------------------------------------------------------------------------------------------
 
 // POSIX forbids it, programs do it: the child is the parent's thread for a while, on its heap.
@@ -206,16 +165,4 @@ TEST(ThreadExit, ByCancellationDoesNotHappenInsideTheAllocator)
         EXPECT_TRUE(churned);
     }
     EXPECT_TRUE(churn(1000)) << "other threads go on";
-}
-
-TEST(ThreadExit, LeavesObjectsToOthers)
-{
-    std::vector<std::unique_ptr<std::string>> strings;
-    for (int i = 0; i < 200; i++)
-        std::thread([&strings, i] {
-            strings.push_back(
-                std::make_unique<std::string>("made by a thread that is gone, number " + std::to_string(i)));
-        }).join();
-    for (int i = 0; i < 200; i++)
-        EXPECT_EQ(*strings[static_cast<size_t>(i)], "made by a thread that is gone, number " + std::to_string(i));
 }

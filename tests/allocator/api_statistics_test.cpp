@@ -25,24 +25,6 @@
 #include "heapfit/heapfit.h"
 #include "json_reader.h"
 
-// Memory that the library borrows from the kernel in order to tell of all heaps at once.
-static size_t borrowed, given_back;
-
-extern "C" {
-void *__real_mmap(void *start, size_t size, int access, int flags, int file, off_t from);
-void *__wrap_mmap(void *start, size_t size, int access, int flags, int file, off_t from)
-{
-    borrowed += size;
-    return __real_mmap(start, size, access, flags, file, from);
-}
-int __real_munmap(void *start, size_t size);
-int __wrap_munmap(void *start, size_t size)
-{
-    given_back += size;
-    return __real_munmap(start, size);
-}
-}
-
 namespace
 {
 
@@ -396,14 +378,6 @@ TEST(MallocStats, WritesToTheStreamThatStderrIs)
     EXPECT_TRUE(std::regex_search(text, std::regex("^first heapfit [0-9.]+, process [0-9]+\n"))) << text;
     EXPECT_NE(std::string(text).find("block size"), std::string::npos);
     free(text);
-}
-
-TEST(Mallopt, AcceptsWhatIsOnlyAHint)
-{
-    EXPECT_EQ(mallopt(M_TRIM_THRESHOLD, 1 << 20), 1);
-    EXPECT_EQ(mallopt(M_MMAP_THRESHOLD, 1 << 20), 1);
-    EXPECT_EQ(mallopt(M_ARENA_MAX, 1), 1);
-    EXPECT_EQ(mallopt(M_MXFAST, 64), 1);
 }
 
 TEST(Mallopt, AcceptsAPatternAndDoesNotWriteIt)

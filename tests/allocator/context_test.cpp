@@ -12,16 +12,6 @@ using namespace contexts;
 namespace
 {
 
-// The paper's classes (section 3.2) up to half a segment of 32 KiB.
-std::vector<size_t> paper_sizes()
-{
-    std::vector<size_t> sizes;
-    for (size_t size = 8; size <= 128; size += 8) sizes.push_back(size);
-    for (size_t size = 160; size <= 512; size += 32) sizes.push_back(size);
-    for (size_t size = 1024; size <= SEGMENT / 2; size *= 2) sizes.push_back(size);
-    return sizes;
-}
-
 size_t first_at_least(const std::vector<size_t> &sizes, size_t size)
 {
     for (size_t candidate : sizes)
@@ -66,13 +56,6 @@ std::vector<void *> allocate_many(const Context &context, size_t count)
 
 // ---- sizes ---------------------------------------------------------------------------------------------------------------
 
-TEST(ContextSizes, AreThoseOfThePaper)
-{
-    hf_context_config config{};
-    config.alignment = 8;
-    expect_sizes(make(config), paper_sizes());
-}
-
 TEST(ContextSizes, MayBeTheProgramsOwn)
 {
     expect_sizes(make_with_sizes({24, 48, 1000, 5000}, 8), {24, 48, 1000, 5000, SEGMENT / 2});
@@ -111,20 +94,6 @@ TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
     }
 }
 
-TEST(ContextOrder, NullAndNothing)
-{
-    for (const Context &context : {make(), make_region()}) {
-        hf_context_free(context.get(), nullptr);
-        void *nothing = hf_context_malloc(context.get(), 0);
-        EXPECT_NE(nullptr, nothing);
-        EXPECT_NE(nothing, hf_context_malloc(context.get(), 0)) << "an object of its own";
-        EXPECT_NE(nullptr, hf_context_realloc(context.get(), nullptr, 100));
-        hf_context_free_all(context.get());
-        hf_context_free_all(context.get());
-    }
-    hf_context_destroy(nullptr);
-}
-
 // ---- large objects -------------------------------------------------------------------------------------------------------------
 
 TEST(ContextLarge, WhatNoMachineHasIsRefused)
@@ -148,28 +117,6 @@ TEST(ContextLarge, WhatNoMachineHasIsRefused)
             EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
         hf_context_free(context.get(), object);
         EXPECT_NE(nullptr, hf_context_malloc(context.get(), 100));
-    }
-}
-
-// ---- calloc, realloc, alignment ----------------------------------------------------------------------------------------------------
-
-TEST(ContextFamily, ReallocToNothingFrees)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    EXPECT_EQ(nullptr, hf_context_realloc(context.get(), object, 0));
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-    EXPECT_EQ(nullptr, hf_realloc(object, 0));
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-}
-
-TEST(ContextFamily, AnAlignmentIsAPowerOfTwo)
-{
-    Context context = make();
-    for (size_t alignment : {0, 3, 24, 100}) {
-        errno = 0;
-        EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
-        EXPECT_EQ(EINVAL, errno);
     }
 }
 

@@ -119,32 +119,6 @@ const auto killed_by_segv = testing::KilledBySignal(SIGSEGV);
 
 } // namespace
 
-// ---- where ---------------------------------------------------------------------------------------------------------------
-
-TEST(Guard, AlignmentIsKept)
-{
-    for (size_t alignment = 32; alignment <= 4096; alignment *= 2) {
-        for (size_t size : {1, 31, 100, 2000}) {
-            char *object = guarded_by([&] { return subject::allocate_aligned(size, alignment); });
-            ASSERT_NE(object, nullptr);
-            EXPECT_EQ(address_of(object) % alignment, 0u);
-            std::memset(object, 1, size);
-            subject::release(object);
-        }
-    }
-}
-
-TEST(Guard, MemoryForCallocReadsAsZeros)
-{
-    for (int i = 0; i < 600; i++) { // more than there are slots
-        size_t size = i % 2 != 0 ? 100 : 4000;
-        char *object = guarded_by([&] { return subject::allocate_zeroed(size); });
-        for (size_t at = 0; at < size; at++) ASSERT_EQ(object[at], 0);
-        std::memset(object, 0xFF, size);
-        subject::release(object);
-    }
-}
-
 // ---- slots -------------------------------------------------------------------------------------------------------------------
 
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
@@ -176,17 +150,6 @@ TEST(GuardDeath, AnOverflowIsFoundAtTheFirstByteThatIsOnAnotherPage)
                 "^heapfit: overflow: (write|access) to 0x[0-9a-f]+, byte 9 past the end of");
 }
 
-TEST(GuardDeath, AnUnderflowIsFound)
-{
-    char *object = guarded_on(AT_START, 64);
-    EXPECT_EXIT(
-        write_to(object - 1), killed_by_segv,
-        "^heapfit: underflow: (write|access) to 0x[0-9a-f]+, byte 1 before the block at 0x[0-9a-f]+ of 64 bytes\n" BY(
-            "accessed") BY("allocated") FILES SAID_ALL);
-    EXPECT_EXIT(read_from(object - 16), killed_by_segv,
-                "^heapfit: underflow: (read of|access to) 0x[0-9a-f]+, byte 16 before the block");
-}
-
 TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
 {
     char *object = guarded(64);
@@ -200,15 +163,6 @@ TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
 }
 
 // ---- mistakes that are found when an object is freed ---------------------------------------------------------------------------
-
-TEST(GuardDeath, WhatAlignmentLeavesIsLookedAtWhenTheObjectIsFreed)
-{
-    char *object = guarded_on(AT_END, 40);
-    write_to(object + 42);
-    EXPECT_EXIT(subject::release(object), testing::KilledBySignal(SIGABRT),
-                "^heapfit: overflow: byte 3 past the end of the block at 0x[0-9a-f]+ of 40 bytes was written to, found "
-                "by free\n" BY("free") BY("allocated") FILES SAID_ALL);
-}
 
 TEST(GuardDeath, ADoubleFreeIsFoundThoughOthersHaveBeenFreedSince)
 {
@@ -443,32 +397,6 @@ TEST(GuardDeath, AChildGoesOnWithTheSlots)
 }
 
 #endif
-
-TEST(Guard, ThreadsAllocateAndFreeEachOthers)
-{
-    enum { THREADS = 4, ROUNDS = 20000, SHARED = 64 };
-    static std::atomic<char *> shared[SHARED];
-    guard_mean = 512;
-    std::vector<std::thread> threads;
-    for (int number = 0; number < THREADS; number++)
-        threads.emplace_back([number] {
-            uint64_t random = static_cast<uint64_t>(number) + 1;
-            for (int i = 0; i < ROUNDS; i++) {
-                size_t size = 1 + chance_draw(&random) % 200;
-                char *object = static_cast<char *>(subject::allocate(size));
-                std::memset(object, number, size);
-                char *other = shared[chance_draw(&random) % SHARED].exchange(object);
-                if (other != nullptr) subject::release(other);
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (auto &place : shared)
-        if (char *object = place.exchange(nullptr)) subject::release(object);
-    guard_mean = 0;
-    struct guard_figures now = guards();
-    EXPECT_EQ(now.live, 0u);
-    EXPECT_GT(now.samples, 1000u);
-}
 
 // ---- which --------------------------------------------------------------------------------------------------------------------------
 

@@ -46,11 +46,6 @@ TEST(Heap, CountsAndListsAgreeWhileChoresAreDoneAllTheTime)
     walk_at_random(0, 4 * model::MIB);
 }
 
-TEST(Heap, CountsAndListsAgreeWhileChoresAreDoneNowAndThen)
-{
-    walk_at_random(10, 16 * model::MIB);
-}
-
 // Looking at all lists after each free takes minutes there.
 constexpr size_t FREES_PER_LOOK = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED ? 29 : 1;
 

@@ -359,32 +359,6 @@ TEST(Advice, DependsOnHowMuchOfTheirLastSpanBlocksUse)
     }
 }
 
-// The last of twenty units that are advised.
-struct span *advised_unit()
-{
-    space_settings.huge_page_price = UINT32_MAX;
-    EXPECT_TRUE(space_start());
-    struct span *run = nullptr;
-    for (uint32_t i = 0; i < 20; i++) {
-        run = acquire(UNIT_SPANS);
-        space_dense_spans_add(UNIT_SPANS);
-    }
-    EXPECT_EQ(UNIT_ADVISED, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
-    return run;
-}
-
-TEST(Advice, IsWithdrawnAndThePageSplitWithTheFirstPartOfAUnitThatIsPurged)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        struct span *run = advised_unit();
-        space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
-        EXPECT_EQ(UNIT_BROKEN, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
-        EXPECT_EQ(1u, split);
-        space_purge_pages(bytes_of(run) + 2 * SPAN_SIZE, 4096);
-        EXPECT_EQ(1u, split) << "there is none any more";
-    });
-}
-
 TEST(Advice, IsNeverGivenWithNever)
 {
     in_new_heap(HUGE_PAGES_NEVER, [] {

@@ -67,17 +67,6 @@ size_t live_count()
     return live().size();
 }
 
-TEST(Sample, ALiveObjectIsFoundWithItsBytesAndItsSite)
-{
-    void *object = sampled(100);
-    const auto &found = live();
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].bytes, subject::usable_size(object) + subject::TAIL);
-    EXPECT_EQ(found[0].mean, size_t{ALL});
-    subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
-}
-
 // ---- how a sample ends --------------------------------------------------------------------------------------------------
 
 // Much is allocated where it was, by nobody who is sampled. Whether that had its block again.

@@ -157,22 +157,6 @@ TEST(Space, RunsThatAreReleasedDuringAForkAreUsedAgainWhateverTheirLength)
     });
 }
 
-// One that is too short stands before it, and stays.
-TEST(Space, ALongEnoughRunIsFoundBehindShorterOnesDuringAFork)
-{
-    in_new_space([] {
-        space_fork_begin();
-        struct span *runs[] = {acquire(7), acquire(4), acquire(5)};
-        size_t before = figures_now().handed_out;
-        for (auto *run : runs) space_release(run);
-        EXPECT_EQ(runs[0], acquire(6));
-        EXPECT_EQ(runs[2], acquire(5));
-        EXPECT_EQ(runs[1], acquire(4));
-        EXPECT_EQ(before, figures_now().handed_out);
-        space_fork_end();
-    });
-}
-
 TEST(Space, RunsThatWereAlignedAreUsedAgainForAlignedOnes)
 {
     in_new_space(

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from heapfit import paths
 from heapfit.symbols import build_id
-from heapfit.trace.native import FREE, INNERMOST, REALLOC
+from heapfit.trace.native import FREE, INNERMOST, MALLOC, REALLOC
 from heapfit.trace.sites import parse_mappings
 from trace_file import Trace, read_trace
 
@@ -228,6 +228,50 @@ def test_sites_have_a_limit_which_the_file_tells(recording: Recording) -> None:
     assert len(ours) == 25000
     assert ours[0][0] != 0, "it has callers"
     assert ours[-1] == (0, ours[0][1]), "the same call, without them"
+
+
+@pytest.mark.gate
+def test_each_form_of_allocating_and_freeing_is_noted_once(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Also where a new-handler throws; and what fails is noted where that is returned."""
+    program = tmp_path / "forms"
+    source = SUBJECT.with_name("record_forms.cpp")
+    options = ["-std=c++17", "-fno-builtin", "-w"]
+    subprocess.run(["g++", *options, source, "-o", program], check=True)
+    result = _run([program], recording.environment(""))
+    assert (result.returncode, result.stderr) == (0, "")
+    trace = recording.whole()
+    for line in result.stdout.splitlines():
+        born, freed, alignment, size = map(int, line.split()[:4])
+        address = int(line.split()[4], 16)
+        at, birth = next((i, event) for i, event in enumerate(trace.events) if event.size == size)
+        assert (birth.kind, birth.address) == (born, address), line
+        assert address % (alignment or 1) == 0
+        end = next(event for event in trace.events[at + 1 :] if event.address == address)
+        assert end.kind == freed, line
+    sizes = Counter(trace.sizes())
+    assert sizes[1_000_001] == sizes[1_000_024] == 1
+    failed = [event for event in trace.events if event.size == 1 << 63]
+    # Of 24 forms, eight operators throw.
+    assert (len(failed), {event.address for event in failed}) == (16, {0})
+
+
+def test_the_documented_example_of_a_file_is_read_as_it_is_explained(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/trace-format.md").read_text()
+    _, _, block = page.partition("```hex\n")
+    lines = block.partition("```")[0].splitlines()
+    file = tmp_path / "example.hft"
+    file.write_bytes(bytes.fromhex("".join(line.partition("#")[0] for line in lines)))
+    trace = read_trace(file)
+    assert not trace.is_damaged()
+    assert trace.info == {"pid": 7, "ticks_per_second_guess": 1000000000}
+    assert trace.end == {"reason": "exit"}
+    assert [(each.kind, each.address, each.size) for each in trace.events] == [
+        (MALLOC, 0x55D0C2A412A0, 24),
+        (MALLOC, 0x55D0C2A412C0, 20),
+        (FREE, 0x55D0C2A412A0, 0),
+    ]
 
 
 # ---- ends ----------------------------------------------------------------------------------------
