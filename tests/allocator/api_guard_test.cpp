@@ -5,10 +5,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <string>
 #include <thread>
 
 namespace
@@ -104,30 +102,6 @@ char *guarded_in(const Context &context, size_t size)
     return guarded_by([&] { return hf_context_malloc(context.get(), size); });
 }
 } // namespace
-
-TEST(GuardContext, ObjectsOfContextsAreGuardedAsOftenAsOthers)
-{
-    Context context = make();
-    set_option("16k");
-    size_t bytes = 0;
-    size_t of_the_heap = 0; // what describes the context's chunks, which it has from the first transaction on
-    for (int transaction = 0; transaction < 20; transaction++) {
-        for (int i = 0; i < 3000; i++)
-            for (size_t size : {16, 100, 500}) {
-                fill(hf_context_malloc(context.get(), size), size, 1);
-                bytes += size;
-            }
-        hf_context_free_all(context.get());
-        if (transaction == 0) of_the_heap = stats_now().guard_objects;
-        EXPECT_EQ(stats_now().guard_objects, of_the_heap);
-    }
-    EXPECT_LE(of_the_heap, 3u);
-    set_option("0");
-    double expected =
-        static_cast<double>(bytes) / 16384; // of blocks that are somewhat larger: 2256, with a deviation of 47
-    // A transaction may end with as many guarded objects as there can be: 1.8 MB of it are 113 on average, of 192.
-    EXPECT_NEAR(static_cast<double>(stats_now().guard_samples), expected, expected / 4);
-}
 
 TEST(GuardContext, GuardedObjectsBelongToTheirContext)
 {

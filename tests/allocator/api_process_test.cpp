@@ -1,21 +1,14 @@
-// The allocator in the life of a process: threads that end, forks, programs that are started.
+// A program that is started by vfork, which makes the child the parent's thread for a while.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
-#include <malloc.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
-
-#include "heapfit/heapfit.h"
 
 namespace
 {
@@ -84,8 +77,6 @@ class BusyThreads
 
 } // namespace
 
-// ---- starting programs -------------------------------------------------------------------------------------------------------
-
 // POSIX forbids it, programs do it: the child is the parent's thread for a while, on its heap.
 TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
 {
@@ -105,64 +96,4 @@ TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
         expect_well(child);
         ASSERT_TRUE(churn(200));
     }
-}
-
-// ---- the end of threads ----------------------------------------------------------------------------------------------------------
-
-namespace
-{
-
-pthread_key_t key;
-std::atomic<int> destructor_runs;
-
-// Frees what the thread allocated, allocates anew, and asks to be called again, as long as the C library does.
-void allocate_in_destructor(void *object)
-{
-    destructor_runs++;
-    free(object);
-    void *other = malloc(5000);
-    memset(other, 1, 5000);
-    free(other);
-    pthread_setspecific(key, malloc(100));
-}
-
-} // namespace
-
-TEST(ThreadExit, LetsKeyDestructorsAllocateAndFree)
-{
-    ASSERT_EQ(pthread_key_create(&key, allocate_in_destructor), 0);
-    destructor_runs = 0;
-    for (int i = 0; i < 50; i++)
-        std::thread([] {
-            pthread_setspecific(key, malloc(100));
-            EXPECT_TRUE(churn(200));
-        }).join();
-    EXPECT_GE(destructor_runs, 50 * 4) << "POSIX promises four rounds";
-    EXPECT_TRUE(churn(1000));
-    pthread_key_delete(key);
-}
-
-// malloc and free are no cancellation points: what a thread holds while it is inside would be lost for all others.
-TEST(ThreadExit, ByCancellationDoesNotHappenInsideTheAllocator)
-{
-    for (int i = 0; i < 20; i++) {
-        static std::atomic<bool> churned;
-        churned = false;
-        pthread_t thread;
-        auto body = [](void *) -> void * {
-            pthread_cancel(pthread_self()); // takes effect at the next cancellation point
-            bool well = churn(2000);
-            free(malloc(10 << 20));
-            malloc_trim(0);
-            churned = well;
-            pthread_testcancel();
-            return nullptr;
-        };
-        ASSERT_EQ(pthread_create(&thread, nullptr, body, nullptr), 0);
-        void *result = nullptr;
-        ASSERT_EQ(pthread_join(thread, &result), 0);
-        EXPECT_EQ(result, PTHREAD_CANCELED);
-        EXPECT_TRUE(churned);
-    }
-    EXPECT_TRUE(churn(1000)) << "other threads go on";
 }

@@ -2,10 +2,8 @@
 // threads sleep, exit and fork. The program is linked with --wrap for the calls that are counted.
 #include "model.h"
 #include "new_heap.h"
-#include "patience.h"
 #include "sleepers.h"
 
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -22,15 +20,12 @@
 namespace
 {
 std::atomic<size_t> space_calls, kernel_calls;
-std::atomic<int64_t> dense_spans, block_spans; // as the space layer has been told
 } // namespace
 
 extern "C" {
 struct span *__real_space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 void __real_space_release(struct span *first);
 bool __real_space_resize(struct span *first, uint32_t spans, bool filled);
-void __real_space_dense_spans_add(int32_t spans);
-void __real_space_block_spans_add(int32_t spans);
 bool __real_platform_commit(void *start, size_t size);
 bool __real_platform_purge(void *start, size_t size);
 
@@ -48,16 +43,6 @@ bool __wrap_space_resize(struct span *first, uint32_t spans, bool filled)
 {
     space_calls++;
     return __real_space_resize(first, spans, filled);
-}
-void __wrap_space_dense_spans_add(int32_t spans)
-{
-    dense_spans += spans;
-    __real_space_dense_spans_add(spans);
-}
-void __wrap_space_block_spans_add(int32_t spans)
-{
-    block_spans += spans;
-    __real_space_block_spans_add(spans);
 }
 bool __wrap_platform_commit(void *start, size_t size)
 {
@@ -133,29 +118,11 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
 
 // ---- the model ---------------------------------------------------------------------------------------------------------
 
-struct Counted {
-    int64_t dense = 0, of_blocks = 0;
-};
-
-// What the descriptors say of how many spans count as dense, and as blocks'.
-void count_spans(const struct span *span, void *argument)
-{
-    auto *counted = static_cast<Counted *>(argument);
-    if (span->kind == SPAN_LARGE) counted->dense += run_dense_spans(span);
-    if (span->kind == SPAN_LARGE && span->run_spans >= SPACE_BLOCK_SPANS) counted->of_blocks += span->run_spans;
-    if (span->kind == SPAN_BLOCKS && span->uncarved == 0) counted->dense += 1;
-}
-
 void check_everything(uint32_t threshold)
 {
-    Counted counted;
-    heap_walker::check(thread_heap);
     space_walker::check();
     EXPECT_LE(kept(), threshold);
     EXPECT_EQ(size_t{kept()} * SPAN_SIZE, cached_figure());
-    space_visit(count_spans, &counted);
-    EXPECT_EQ(dense_spans, counted.dense + static_cast<int64_t>(heap_walker::check_cache(thread_heap)));
-    EXPECT_EQ(block_spans, counted.of_blocks);
 }
 
 class CacheModel : public testing::TestWithParam<uint32_t>
@@ -185,44 +152,7 @@ TEST_P(CacheModel, HoldsAtEveryThreshold)
 
 INSTANTIATE_TEST_SUITE_P(Thresholds, CacheModel, testing::Values(0, 1, 16, UNLIMITED));
 
-// ---- how much, how long ------------------------------------------------------------------------------------------------
-
-TEST(Cache, NothingAgesWhereDecayIsUnlimited)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        space_settings.decay_ms = 1;
-        allocate_and_free(40 * SPAN_SIZE); // expects chores
-        space_settings.decay_ms = DECAY_NEVER;
-        std::vector<void *> sparse(200'000);
-        for (void *&block : sparse) block = heap_malloc(100);
-        for (size_t i = 0; i < sparse.size(); i++)
-            if (i % 700 != 0) heap_free(sparse[i]);
-        for (int i = 0; i < 20; i++) {
-            if (i == 1) kernel_calls = 0; // by then it has what it needs
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-            allocate_and_free(2 * SPAN_SIZE);
-            for (size_t size = 16; size <= SMALL_MAX; size *= 2) allocate_and_free(size);
-        }
-        EXPECT_EQ(0u, kernel_calls);
-        EXPECT_GE(kept(), 40u);
-        for (size_t i = 0; i < sparse.size(); i += 700) heap_free(sparse[i]);
-    });
-}
-
 // ---- other threads -----------------------------------------------------------------------------------------------------
-
-TEST(Cache, AThreadThatExitsKeepsNothing)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        Sleepers sleepers(3, [] { allocate_and_free(10 * SPAN_SIZE); });
-        EXPECT_EQ(30 * SPAN_SIZE, cached_figure());
-        sleepers.wake();
-        EXPECT_EQ(0u, cached_figure());
-        EXPECT_EQ(0u, in_use());
-    });
-}
 
 TEST(Cache, CachesOfSleepingThreadsCanBeEmptied)
 {
@@ -384,53 +314,5 @@ TEST(Cache, NothingIsKeptWithEverythingAtZero)
 }
 
 #endif
-
-// ---- pages within spans in use (free_page_threshold) -----------------------------------------------------------------------
-
-size_t purged()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.purged;
-}
-
-// Of every span's blocks, the first one lives on.
-class SparseSpans
-{
-  public:
-    void make(size_t spans)
-    {
-        blocks_.resize(spans * PER_SPAN);
-        for (void *&block : blocks_) block = heap_malloc(SIZE);
-        for (void *&block : blocks_) {
-            if ((reinterpret_cast<uintptr_t>(block) & (SPAN_SIZE - 1)) == 0) continue;
-            heap_free(block);
-            block = nullptr;
-        }
-    }
-
-    ~SparseSpans()
-    {
-        for (void *block : blocks_) heap_free(block);
-    }
-
-  private:
-    static constexpr size_t SIZE = 256, PER_SPAN = SPAN_SIZE / SIZE;
-    std::vector<void *> blocks_;
-};
-
-TEST(FreePages, GoAtOnceAtZero)
-{
-    in_new_heap([] {
-        space_settings.decay_ms = DECAY_NEVER;
-        heap_settings.free_page_threshold = 0;
-        size_t before = purged();
-        SparseSpans spans;
-        spans.make(100);
-        EXPECT_EQ(0u, thread_heap->sparse.spans);
-        // A span has become sparse with 24 live blocks, 6 KiB: where those were then is where pages remain.
-        EXPECT_GE(purged() - before, 90 * (SPAN_SIZE - 24 * 256 - 2 * 4096));
-    });
-}
 
 } // namespace

@@ -4,9 +4,7 @@
 #include "heap_subject.h"
 #include "sanitizer_faults.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 
 #include <climits>
 #include <cmath>
@@ -14,22 +12,16 @@
 #include <csignal>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 // ---- what the kernel refuses --------------------------------------------------------------------------------------------
 
 namespace
 {
-bool refuses_to_open, refuses_to_seal;
+bool refuses_to_seal;
 } // namespace
 
 extern "C" {
-bool __real_platform_open(void *start, size_t size, bool open);
-bool __wrap_platform_open(void *start, size_t size, bool open)
-{
-    return !refuses_to_open && __real_platform_open(start, size, open);
-}
 bool __real_platform_seal(void *start, size_t size);
 bool __wrap_platform_seal(void *start, size_t size)
 {
@@ -404,25 +396,6 @@ namespace
 {
 
 #ifndef HEAPFIT_TEST_POOLS // whose test gives some objects other blocks than those of their size
-// Of so many objects of each size in turn, how many are guarded. The seed is fixed: a bound of five standard deviations is then
-// one that holds.
-std::vector<size_t> guarded_of(const std::vector<size_t> &sizes, size_t rounds, size_t mean)
-{
-    std::vector<size_t> counts(sizes.size());
-    subject::release(subject::allocate(1)); // there is a heap
-    thread_heap->guard = {};
-    thread_heap->guard.random = 20240229;
-    guard_mean = mean;
-    for (size_t round = 0; round < rounds; round++)
-        for (size_t i = 0; i < sizes.size(); i++) {
-            void *object = subject::allocate(sizes[i]);
-            counts[i] += is_guarded(object);
-            subject::release(object);
-        }
-    guard_mean = 0;
-    return counts;
-}
-
 void expect_about(size_t count, double expected)
 {
     EXPECT_NEAR(static_cast<double>(count), expected, 5 * std::sqrt(expected) + 1);
@@ -432,15 +405,6 @@ void expect_about(size_t count, double expected)
 } // namespace
 
 #ifndef HEAPFIT_TEST_POOLS
-TEST(GuardSample, OneInSoManyBytesIsGuarded)
-{
-    for (size_t size : {16, 64, 240, 1024, 4096}) {
-        size_t rounds = (size_t{64} << 20) / size;
-        expect_about(guarded_of({size}, rounds, 65536)[0],
-                     static_cast<double>(rounds) * (1 - std::exp(-static_cast<double>(size) / 65536)));
-    }
-}
-
 #else
 TEST(GuardSample, ObjectsInPoolsAreGuardedToo)
 {

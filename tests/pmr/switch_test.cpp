@@ -23,20 +23,6 @@ bool allocates_in(const context &home)
     return inside;
 }
 
-TEST(SwitchTo, DivertsWhileItLives)
-{
-    const context home;
-    EXPECT_FALSE(allocates_in(home));
-    {
-        const switch_to guard(home);
-        EXPECT_EQ(hf_context_current(), home.get());
-        EXPECT_EQ(guard.before(), nullptr);
-        EXPECT_TRUE(allocates_in(home));
-    }
-    EXPECT_EQ(hf_context_current(), nullptr);
-    EXPECT_FALSE(allocates_in(home));
-}
-
 TEST(SwitchTo, NestsAndGoesBackStepByStep)
 {
     const context outer, inner;

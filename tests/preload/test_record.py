@@ -198,13 +198,6 @@ def test_modules_have_the_build_ids_of_what_was_mapped(recording: Recording) -> 
     assert noted[str(recording.subject)]
 
 
-def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> None:
-    recording.run("named_thread", options="flush_ms:20")
-    trace = recording.whole()
-    assert [thread.name for thread in trace.threads] == ["second"]
-    assert trace.threads[0].tid == trace.info["pid"]
-
-
 @pytest.mark.gate
 def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     recording.run("reallocs", options="sites:2")
@@ -473,22 +466,6 @@ def test_a_file_that_cannot_be_made_is_said_once(
     assert (tmp_path / "fifo").is_fifo()
 
 
-def test_a_recording_of_another_time_is_replaced(recording: Recording) -> None:
-    recording.file.write_text("another")
-    recording.run("return")
-    assert recording.files() == ["trace.hft"]
-    assert batches(recording.whole()) == {1: BLOCKS}
-
-
-def test_the_path_may_name_the_process(recording: Recording) -> None:
-    environment = recording.environment("") | {"HEAPFIT_RECORD": "trace.%p"}
-    subprocess.run(
-        [recording.subject, "return"], env=environment, check=False, cwd=recording.folder
-    )
-    (name,) = recording.files()
-    assert read_trace(recording.folder / name).info["pid"] == int(name.removeprefix("trace."))
-
-
 def test_a_program_may_have_no_stderr(recording: Recording) -> None:
     """Its number is free then, and must not become that of a file which the recorder needs."""
     recording.run("main_leaves", prepare=lambda: os.close(2))
@@ -611,19 +588,6 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
 # ---- from outside --------------------------------------------------------------------------------
 
 
-def test_status_tells_of_the_file(recording: Recording) -> None:
-    with recording.running("wait") as process:
-        await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
-        await_true(lambda: batches(recording.trace()) == {1: BLOCKS})
-        answer = ask(process, "status")
-        assert answer["ok"]
-        assert answer["recording"]
-        assert answer["file"] == str(recording.file)
-        assert answer["events"] >= 2 * BLOCKS
-        assert answer["lost"] == 0
-        assert 0 < answer["bytes"] <= recording.file.stat().st_size
-
-
 def test_recordings_one_after_the_other(recording: Recording) -> None:
     go = recording.folder / "go"
     with recording.running("wait", go, options="start:later,sites:2") as process:
@@ -647,16 +611,6 @@ def test_recordings_one_after_the_other(recording: Recording) -> None:
         assert process.wait(PATIENCE_S) == CODE
     assert batches(recording.whole(".4")) == {2: BLOCKS}
     assert len(recording.whole(".4").sites) > 1
-
-
-@pytest.mark.parametrize("request_line", ["begin", "x" * 400])
-def test_a_wrong_request_is_answered(recording: Recording, request_line: str) -> None:
-    with recording.running("wait") as process:
-        await_true(lambda: recording.file.exists())
-        answer = ask(process, request_line)
-        assert not answer["ok"]
-        assert answer["error"]
-        assert ask(process, "status")["ok"]
 
 
 def test_a_recording_may_end_by_itself(recording: Recording) -> None:
