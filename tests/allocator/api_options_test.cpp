@@ -116,17 +116,6 @@ TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 namespace
 {
 
-[[noreturn]] void exit_having_allocated()
-{
-    void *volatile object = hf_malloc(100);
-    exit(object != nullptr ? as_expected : otherwise);
-}
-
-} // namespace
-
-namespace
-{
-
 // As daemons do, and programs that then open what they work on.
 [[noreturn]] void exit_with_files_of_its_own(const char *path)
 {

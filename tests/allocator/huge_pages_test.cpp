@@ -1,6 +1,6 @@
 // Huge pages: which units get them, and what becomes of the kernel's pool. The pool is played by the test, since no
 // machine has one unless it was set aside: pages that it gives are ordinary ones, but what the kernel cannot do with
-// those of the pool must not be asked of it. huge_pages_pool_test.cpp uses a real one.
+// those of the pool must not be asked of it.
 #include "heap_isolated.h"
 #include "model.h"
 #include "pages.h"

@@ -1,5 +1,5 @@
 // heapfit::switch_to: what it diverts and where it goes back to. hf_malloc stands for malloc here, so that the tests run with
-// instrumented libraries too; switch_malloc_test.cpp has malloc itself.
+// instrumented libraries too.
 
 #include <stdexcept>
 #include <thread>

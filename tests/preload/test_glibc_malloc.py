@@ -49,6 +49,30 @@ TESTS = [
     "tst-mallopt",
 ]
 
+# The others of malloc/Makefile in glibc 2.36, and why they are not here.
+LEFT_OUT = {
+    "tst-malloc-usable": "sets MALLOC_CHECK_, which heapfit does not have",
+    "tst-malloc-usable-tunables": "sets GLIBC_TUNABLES, which heapfit does not have",
+    "tst-malloc-backtrace": "writes over glibc's own data before a block and expects an abort",
+    "tst-safe-linking": "writes into freed memory as glibc links it",
+    "tst-malloc-stats-cancellation": "looks for words of glibc's text, 'max mmap bytes'",
+    "tst-mallocfork3": "does not end in a minute under glibc either",
+    "tst-mtrace": "needs files that glibc's build prepares",
+    "tst-interpose-nothread": "is an allocator itself",
+    "tst-interpose-thread": "is an allocator itself",
+    "tst-interpose-static-nothread": "is an allocator itself",
+    "tst-interpose-static-thread": "is an allocator itself",
+    "tst-mallocstate": "saves and restores glibc's heap",
+    "tst-compathooks-off": "uses hooks that glibc itself has given up",
+    "tst-compathooks-on": "uses hooks that glibc itself has given up",
+    "tst-alloc_buffer": "is about glibc's internals, not malloc",
+    "tst-scratch_buffer": "is about glibc's internals, not malloc",
+    "tst-dynarray": "is about glibc's internals, not malloc",
+    "tst-dynarray-fail": "is about glibc's internals, not malloc",
+    "tst-dynarray-at-fail": "is about glibc's internals, not malloc",
+    "tst-mallocalign1": "needs glibc's internal headers",
+}
+
 
 @pytest.fixture(scope="session")
 def programs() -> Path:
@@ -72,3 +96,11 @@ def test_passes(name: str, programs: Path, library: Path, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_all_tests_of_the_source_are_here_or_left_out_for_a_reason(programs: Path) -> None:
+    sources = programs.glob("glibc-*/malloc/tst-*.c")
+    parts = {"tst-interpose-aux", "tst-interpose-aux-nothread", "tst-interpose-aux-thread"}
+    named = {*TESTS, *LEFT_OUT, *parts, "tst-interpose-skeleton"}
+    assert {file.stem for file in sources} <= named
+    assert not set(TESTS) & set(LEFT_OUT)
