@@ -36,11 +36,6 @@ template <typename Allocate> char *guarded_by(Allocate allocate)
     return static_cast<char *>(object);
 }
 
-char *guarded(size_t size)
-{
-    return guarded_by([size] { return hf_malloc(size); });
-}
-
 template <typename Pointer> Pointer *hidden(Pointer *pointer)
 {
     Pointer *volatile copy = pointer;

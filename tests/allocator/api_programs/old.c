@@ -41,10 +41,10 @@ static void run_threads(int count)
 
 static void overflow(void)
 {
-    for (;;) {
-        volatile char *object = malloc(64);
-        (void)object[64];
-        free((void *)object);
+    for (volatile size_t beyond = 64;;) {
+        char *volatile object = malloc(64);
+        object[0] = ((volatile char *)object)[beyond];
+        free(object);
     }
 }
 
