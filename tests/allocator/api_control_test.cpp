@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
@@ -235,6 +236,31 @@ class ControlOfBusyThreads : public Control
 };
 
 } // namespace
+
+TEST_F(Control, GetsAndSetsOptions)
+{
+    Client client(pid());
+    EXPECT_EQ(client.ask("get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
+    EXPECT_EQ(client.ask("set decay_ms 7"), R"({"ok":true,"name":"decay_ms","value":"7"})");
+    EXPECT_EQ(client.ask("set decay_ms unlimited"), R"({"ok":true,"name":"decay_ms","value":"unlimited"})");
+    EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"unlimited"})");
+    EXPECT_EQ(client.ask("set thread_span_threshold 128k"),
+              R"({"ok":true,"name":"thread_span_threshold","value":"131072"})");
+}
+
+TEST_F(Control, TellsTheLedger)
+{
+    json::Value answer = json::read(ask(pid(), "ledger"));
+    ASSERT_TRUE(answer["ok"].truth);
+    std::map<std::string, int64_t> resident;
+    for (const json::Value &row : answer["ledger"].elements) {
+        resident[row["cause"].text] += row["resident"].number;
+        EXPECT_GE(row["heap"].number, -1);
+        EXPECT_TRUE(row.has("name") && row.has("thread") && row.has("swapped") && row.has("in_heap"));
+    }
+    EXPECT_GT(resident["tables"], 0);
+    EXPECT_GT(resident["file"], 0);
+}
 
 // ---- clients that behave badly ------------------------------------------------------------------------------------
 

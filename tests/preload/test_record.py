@@ -267,6 +267,14 @@ def test_the_documented_example_of_a_file_is_read_as_it_is_explained(tmp_path: P
     ]
 
 
+@pytest.mark.gate
+def test_of_a_sample_some_calls_are_noted(recording: Recording) -> None:
+    recording.run("churn", 200_000, options="sample:10000")
+    trace = recording.whole()
+    assert trace.info["sample"] == 10000
+    assert 10 < len(trace.events) < 100_000
+
+
 # ---- ends ----------------------------------------------------------------------------------------
 
 
