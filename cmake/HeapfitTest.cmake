@@ -1,4 +1,4 @@
-# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...|trace] [LABEL <label>] [SANITIZED]
+# heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...] [LABEL <label>] [SANITIZED]
 #   [FULL [TIMEOUT <seconds>]] [ALONE] <source>...)
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
@@ -10,9 +10,6 @@
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
 #   hardened_static, hardened_shared, hardened_layers  the same of the library that is hardened
-#   front    the recorder's functions (tests/allocator/record_subject.h) in front of the C library's
-#   front_greedy, front_heapfit  the same where dlsym allocates; in front of libheapfit.so
-#   trace    the objects of the lab's reader of traces, and nothing of the allocator
 #
 # LABEL core: the test is for the sanitizers and other processors too; of these, the gate has those that are SANITIZED. `single` is `core`, but not for ThreadSanitizer, which
 # finds little where one thread works at a time.
@@ -113,10 +110,6 @@ function(heapfit_test name)
   set(libraries_hardened_shared heapfit::heapfit-hardened)
   set(libraries_hardened_objects heapfit_platform heapfit-hardened_core heapfit-hardened_objects)
   set(libraries_hardened_layers heapfit_platform heapfit-hardened_core heapfit_unconfigured)
-  set(libraries_front heapfit_front)
-  set(libraries_front_greedy heapfit_front_greedy)
-  set(libraries_front_heapfit heapfit_front heapfit::heapfit)
-  set(libraries_trace heapfit-trace_objects ${HEAPFIT_ZSTD_LIBRARY})
   if(NOT arg_LINK)
     set(arg_LINK static)
   endif()

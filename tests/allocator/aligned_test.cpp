@@ -49,24 +49,4 @@ TEST(Aligned, HugeAlignmentsTakeNoMoreThanTheSize)
     });
 }
 
-TEST(Aligned, MoreThanTheReservationAllowsIsRefused)
-{
-    isolated::expect_passes([] {
-        space_settings.reservation = GIB;
-        void *block = heap_malloc(1);
-        for (size_t alignment : {2 * GIB, size_t{1} << 46, size_t{1} << 62}) {
-            errno = 0;
-            void *refused = heap_malloc_aligned(1, alignment);
-            if (refused != nullptr) {
-                EXPECT_TRUE(is_aligned(refused, alignment)); // the reservation happens to hold such an address
-                heap_free(refused);
-            } else {
-                EXPECT_EQ(ENOMEM, errno);
-            }
-        }
-        heap_free(block);
-        space_walker::check();
-    });
-}
-
 } // namespace

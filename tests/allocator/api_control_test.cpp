@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -16,7 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -72,12 +69,6 @@ class Client
     {
         return send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
     }
-    // Says what it can without waiting.
-    size_t shout(const std::string &bytes) const
-    {
-        ssize_t said = send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-        return said < 0 ? 0 : static_cast<size_t>(said);
-    }
     // A line without its end; empty when the other side has closed, or does not answer.
     std::string hear()
     {
@@ -97,14 +88,6 @@ class Client
     std::string ask(const std::string &request)
     {
         return say(request + "\n") ? hear() : "";
-    }
-    // Whose process the kernel says it is.
-    ucred peer() const
-    {
-        ucred peer{};
-        socklen_t size = sizeof peer;
-        EXPECT_EQ(getsockopt(socket_, SOL_SOCKET, SO_PEERCRED, &peer, &size), 0);
-        return peer;
     }
 
   private:
@@ -217,12 +200,6 @@ void wait_until_listening(pid_t pid)
     ASSERT_FALSE(Client(pid).closed());
 }
 
-bool refuses(const std::string &answer, const std::string &why)
-{
-    json::Value value = json::read(answer);
-    return !value["ok"].truth && value["error"].text.find(why) != std::string::npos;
-}
-
 class Control : public testing::Test
 {
   protected:
@@ -260,8 +237,6 @@ class ControlOfBusyThreads : public Control
 
 } // namespace
 
-// ---- requests -----------------------------------------------------------------------------------------------------
-
 TEST_F(Control, GetsAndSetsOptions)
 {
     Client client(pid());
@@ -271,62 +246,6 @@ TEST_F(Control, GetsAndSetsOptions)
     EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"unlimited"})");
     EXPECT_EQ(client.ask("set thread_span_threshold 128k"),
               R"({"ok":true,"name":"thread_span_threshold","value":"131072"})");
-}
-
-TEST_F(Control, SaysWhatIsWrongInTheWordsOfTheOptions)
-{
-    Client client(pid());
-    EXPECT_EQ(client.ask("get decay"),
-              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
-    EXPECT_EQ(client.ask("set decay 1"),
-              R"({"ok":false,"error":"there is no option 'decay'; the nearest is 'decay_ms'"})");
-    EXPECT_EQ(client.ask("set decay_ms -1"),
-              R"({"ok":false,"error":"'-1' is no value for 'decay_ms', which takes 0 to unlimited; it stays 500"})");
-    EXPECT_TRUE(refuses(client.ask("set shared_span_threshold 999999999999g"), "k, m, g are understood"));
-    EXPECT_TRUE(refuses(client.ask("set remote_free_batch 0"), "which takes 1 to 4096; it stays 256"));
-    EXPECT_TRUE(refuses(client.ask("set remote_free_hand_over never"), "(when blocks are handed over"));
-    EXPECT_TRUE(refuses(client.ask("set reservation 1g"), "can only be set at the start"));
-    EXPECT_TRUE(refuses(client.ask("set control off"), "can only be set at the start"));
-}
-
-TEST_F(Control, ListsTheOptions)
-{
-    json::Value answer = json::read(ask(pid(), "options"));
-    ASSERT_TRUE(answer["ok"].truth);
-    const std::vector<json::Value> &options = answer["options"].elements;
-    ASSERT_EQ(options.size(), hf_option_count());
-    const char *const kinds[] = {"number", "size", "flag", "choice"};
-    for (size_t i = 0; i < options.size(); i++) {
-        const hf_option *option = hf_option_at(i);
-        EXPECT_EQ(options[i]["name"].text, option->name);
-        EXPECT_EQ(options[i]["description"].text, option->description);
-        EXPECT_EQ(options[i]["kind"].text, kinds[option->kind]);
-        EXPECT_EQ(options[i]["live"].truth, option->live != 0);
-        EXPECT_EQ(static_cast<uint64_t>(options[i]["minimum"].number), option->minimum);
-        EXPECT_EQ(static_cast<uint64_t>(options[i]["maximum"].number), option->maximum);
-        EXPECT_EQ(options[i]["unlimited"].truth, option->unlimited != 0);
-        EXPECT_EQ(options[i]["choices"].elements.size(), option->choices == nullptr ? 0 : option->maximum + 1);
-        EXPECT_EQ(options[i]["in_force"].text, options[i]["value"].text);
-        bool is_on = options[i]["name"].text == "control";
-        EXPECT_EQ(options[i]["value"].text, is_on ? "on" : options[i]["initial"].text) << option->name;
-    }
-}
-
-TEST_F(Control, TellsTheStatistics)
-{
-    json::Value answer = json::read(ask(pid(), "stats"));
-    ASSERT_TRUE(answer["ok"].truth);
-    const json::Value &stats = answer["stats"];
-    EXPECT_EQ(stats["format"].text, "heapfit-stats/1");
-    EXPECT_EQ(stats["version"].text, hf_version());
-    EXPECT_EQ(stats["pid"].number, pid());
-    EXPECT_FALSE(stats["shrunk"].truth);
-    EXPECT_EQ(stats["classes"].elements.size(), hf_stats_classes(nullptr, 0));
-    EXPECT_GE(stats["nodes"].elements.size(), 1u);
-    ASSERT_GE(stats["heaps"].elements.size(), 2u) << "that of dead threads, and the main thread's";
-    EXPECT_EQ(stats["heaps"].elements[1]["thread"].number, pid());
-    EXPECT_GT(stats["total"]["resident"].number, 0);
-    EXPECT_GE(stats["total"]["commits"].number, 1);
 }
 
 TEST_F(Control, TellsTheLedger)
@@ -341,71 +260,6 @@ TEST_F(Control, TellsTheLedger)
     }
     EXPECT_GT(resident["tables"], 0);
     EXPECT_GT(resident["file"], 0);
-}
-
-// ---- what is no request -------------------------------------------------------------------------------------------
-
-TEST_F(Control, SaysWhatItDoesNotUnderstand)
-{
-    Client client(pid());
-    EXPECT_TRUE(refuses(client.ask("hello"), "there is no command 'hello'"));
-    EXPECT_TRUE(refuses(client.ask(""), "there is no command ''"));
-    EXPECT_TRUE(refuses(client.ask("   "), "there is no command ''"));
-    EXPECT_TRUE(refuses(client.ask("set decay_ms"), "it is written: set NAME VALUE"));
-    EXPECT_TRUE(refuses(client.ask("set decay_ms 1 2"), "it is written: set NAME VALUE"));
-    EXPECT_TRUE(refuses(client.ask("get"), "it is written: get NAME"));
-    EXPECT_TRUE(refuses(client.ask("version 2"), "it is written: version"));
-    EXPECT_TRUE(refuses(client.ask("say \"\\\""), "there is no command 'say'"));
-    EXPECT_TRUE(refuses(client.ask("get \"\\\""), "there is no option '\"\\\"'"));
-    EXPECT_TRUE(refuses(client.ask(std::string("get decay_ms\0x", 14)), "printable ASCII"));
-    EXPECT_TRUE(refuses(client.ask("get d\xC3\xA9"), "printable ASCII"));
-    EXPECT_TRUE(refuses(client.ask("version\r"), "printable ASCII"));
-    EXPECT_EQ(client.ask("  get   decay_ms  "), R"({"ok":true,"name":"decay_ms","value":"500"})") << "it goes on";
-}
-
-TEST_F(Control, SurvivesThousandsOfRandomRequests)
-{
-    const std::vector<std::string> words = {"version",
-                                            "stats",
-                                            "options",
-                                            "get",
-                                            "set",
-                                            "shrink",
-                                            "restore",
-                                            "trim",
-                                            "decay_ms",
-                                            "0",
-                                            "unlimited",
-                                            "-1",
-                                            "1k",
-                                            "\"",
-                                            "\\",
-                                            "%s%n",
-                                            "\x01",
-                                            "999999999999g",
-                                            "\xFF",
-                                            "control",
-                                            "",
-                                            "verbose",
-                                            "lockless_threads",
-                                            "'"};
-    uint32_t seed = 20240229;
-    auto random = [&seed](size_t below) {
-        seed = seed * 1664525 + 1013904223;
-        return (seed >> 8) % below;
-    };
-    std::unique_ptr<Client> client;
-    for (int i = 0; i < 5000; i++) {
-        if (client == nullptr || random(50) == 0) client = std::make_unique<Client>(pid());
-        std::string request;
-        for (size_t word = 0, count = random(5); word < count; word++) request += words[random(words.size())] + " ";
-        for (size_t noise = random(8) == 0 ? random(200) : 0; noise > 0; noise--)
-            request += static_cast<char>("\x00\x80 az\"\\\x7F"[random(8)]);
-        std::string answer = client->ask(request);
-        ASSERT_FALSE(answer.empty()) << request;
-        json::Value value = json::read(answer);
-        EXPECT_EQ(value["ok"].truth, !value.has("error")) << request;
-    }
 }
 
 // ---- clients that behave badly ------------------------------------------------------------------------------------

@@ -3,58 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <future>
 #include <string>
 #include <string_view>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
 
 #include "heapfit/heapfit.h"
-#include "patience.h"
-
-extern "C" long __real_platform_call_kernel(long number, long a, long b, long c, long d, long e, long f);
-
-// The beginning of the paths that cannot be opened.
-static const char *hidden;
-// Whether the kernel refuses to copy memory; and a page that becomes inaccessible as soon as it has.
-static bool copies_are_refused;
-static void *page_to_protect;
-
-// Of pages of this process.
-static long copy_pages(long number, long process, long to, long c, long from, long e, long f)
-{
-    if (copies_are_refused) {
-        errno = EPERM;
-        return -1;
-    }
-    long copied = __real_platform_call_kernel(number, process, to, c, from, e, f);
-    const auto *page = reinterpret_cast<const iovec *>(from);
-    if (copied > 0 && page->iov_base == page_to_protect) mprotect(page->iov_base, page->iov_len, PROT_NONE);
-    return copied;
-}
-
-extern "C" {
-long __wrap_platform_call_kernel(long number, long a, long b, long c, long d, long e, long f)
-{
-    if (number == SYS_openat && hidden != nullptr &&
-        strncmp(reinterpret_cast<const char *>(b), hidden, strlen(hidden)) == 0) {
-        errno = ENOENT;
-        return -1;
-    }
-    if (number == SYS_process_vm_readv) return copy_pages(number, a, b, c, d, e, f);
-    return __real_platform_call_kernel(number, a, b, c, d, e, f);
-}
-}
 
 namespace
 {

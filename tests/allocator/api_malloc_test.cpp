@@ -55,21 +55,6 @@ bool is_aligned(const void *pointer, size_t alignment)
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
-bool is_filled(const void *pointer, size_t size, int byte)
-{
-    auto bytes = static_cast<const unsigned char *>(pointer);
-    return std::all_of(bytes, bytes + size, [byte](unsigned char each) { return each == byte; });
-}
-
-// Around every boundary at which another part of the allocator takes over.
-std::vector<size_t> interesting_sizes()
-{
-    std::vector<size_t> sizes = {0, 1, 100 * mib};
-    for (size_t power = 8; power <= 16 * mib; power *= 2)
-        for (size_t size : {power - 1, power, power + 1}) sizes.push_back(size);
-    return sizes;
-}
-
 } // namespace
 
 // ---- malloc and free --------------------------------------------------------------------------------------------------
@@ -102,28 +87,7 @@ TEST(Free, LeavesErrnoAlone)
     EXPECT_EQ(errno, E2BIG);
 }
 
-TEST(Free, TakesTheStatedSize)
-{
-    for (size_t size : interesting_sizes()) {
-        free_sized(malloc(size), size);
-        free_aligned_sized(aligned_alloc(64, size), 64, size);
-    }
-}
-
 // ---- calloc --------------------------------------------------------------------------------------------------------------
-
-TEST(Calloc, GivesZerosFromMemoryThatWasUsedBefore)
-{
-    for (size_t size : interesting_sizes()) {
-        for (int round = 0; round < 3; round++) {
-            void *used = malloc(size);
-            memset(used, 0xFF, malloc_usable_size(used));
-            free(used);
-            Object object{calloc(size, 1)};
-            ASSERT_TRUE(is_filled(object.get(), size, 0)) << size;
-        }
-    }
-}
 
 TEST(Calloc, NoticesThatTheProductOverflows)
 {
@@ -223,20 +187,6 @@ TEST(Reallocarray, NoticesThatTheProductOverflows)
 
 // ---- aligned ------------------------------------------------------------------------------------------------------------------
 
-TEST(PosixMemalign, AlignsUpToOneGibibyte)
-{
-    for (size_t alignment = sizeof(void *); alignment <= gib; alignment *= 2) {
-        for (size_t size : {size_t{0}, size_t{1}, alignment - 1, std::min(alignment + 1, 2 * mib)}) {
-            if (size > 2 * mib) continue; // the address is the question, not the memory behind it
-            void *result = nullptr;
-            ASSERT_EQ(posix_memalign(&result, alignment, size), 0) << alignment << ", " << size;
-            Object object{result};
-            EXPECT_TRUE(is_aligned(result, alignment)) << alignment << ", " << size;
-            memset(result, 0x5A, malloc_usable_size(result) < 4 * mib ? malloc_usable_size(result) : size);
-        }
-    }
-}
-
 TEST(PosixMemalign, ReturnsItsErrorsAndLeavesTheRestAlone)
 {
     int mark;
@@ -291,21 +241,6 @@ TEST(Valloc, AlignsToPages)
 }
 
 // ---- sizes, second names ----------------------------------------------------------------------------------------------------------
-
-TEST(MallocUsableSize, WastesLittle)
-{
-    std::vector<void *> objects; // the first of a size may be served from a larger one
-    for (size_t size : {24, 100, 300, 1000, 5000, 20000}) {
-        size_t usable = 0;
-        for (int i = 0; i < 200; i++) {
-            objects.push_back(malloc(size));
-            usable = malloc_usable_size(objects.back());
-        }
-        EXPECT_LE(usable, size + size / 8 + 16);
-        EXPECT_EQ(usable, hf_good_size(size));
-    }
-    for (void *object : objects) free(object);
-}
 
 TEST(SecondNames, AllocateAndFreeTheSameMemory)
 {

@@ -45,11 +45,6 @@ class Replaced : public testing::Test
     {
         news = deletes = 0;
     }
-    static void expect_one_of_each()
-    {
-        EXPECT_EQ(news, 1);
-        EXPECT_EQ(deletes, 1);
-    }
 };
 
 } // namespace
@@ -79,46 +74,23 @@ void operator delete(void *pointer, std::align_val_t) noexcept
     release(pointer);
 }
 
-TEST_F(Replaced, IsUsedByThePlainForms)
+TEST_F(Replaced, IsUsedByAllForms)
 {
-    operator delete(operator new(10));
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedBySizedDelete)
-{
-    operator delete(operator new(10), size_t{10});
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByArrays)
-{
-    operator delete[](operator new[](10));
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByNothrow)
-{
-    operator delete(operator new(10, std::nothrow), std::nothrow);
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByAlignedForms)
-{
-    operator delete(operator new(10, alignment), size_t{10}, alignment);
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByPlainDeleteOfAlignedArrays)
-{
-    operator delete[](operator new[](10, alignment), alignment);
-    expect_one_of_each();
-}
-
-TEST_F(Replaced, IsUsedByAlignedNothrowArrays)
-{
-    operator delete[](operator new[](10, alignment, std::nothrow), alignment, std::nothrow);
-    expect_one_of_each();
+    void (*const forms[])() = {
+        [] { operator delete(operator new(10)); },
+        [] { operator delete(operator new(10), size_t{10}); },
+        [] { operator delete[](operator new[](10)); },
+        [] { operator delete(operator new(10, std::nothrow), std::nothrow); },
+        [] { operator delete(operator new(10, alignment), size_t{10}, alignment); },
+        [] { operator delete[](operator new[](10, alignment), alignment); },
+        [] { operator delete[](operator new[](10, alignment, std::nothrow), alignment, std::nothrow); },
+    };
+    for (auto form : forms) {
+        news = deletes = 0;
+        form();
+        EXPECT_EQ(news, 1);
+        EXPECT_EQ(deletes, 1);
+    }
 }
 
 TEST_F(Replaced, MayThrowUnderNothrow)

@@ -104,18 +104,6 @@ TEST_F(Environment, SaysWhatStandsBetweenTwoOptions)
         expect(options, "decay_ms", "500", (beginning + options + "\n$").c_str());
 }
 
-TEST_F(Environment, RefusesValuesOutOfRange)
-{
-    expect(
-        "remote_free_batch:0", "remote_free_batch", "256",
-        "^heapfit: HEAPFIT_OPTIONS: '0' is no value for 'remote_free_batch', which takes 1 to 4096; it stays 256\n$");
-    expect("remote_free_batch:4097", "remote_free_batch", "256", "'4097' is no value");
-    expect("decay_ms:99999999999999999999999", "decay_ms", "500", "'99999999999999999999999' is no value");
-    expect("reservation:99999999999g", "reservation", "0", "\\(k, m, g are understood\\)");
-    expect("stats_at_exit:2", "stats_at_exit", "0", "'2' is no value for 'stats_at_exit' \\([^\n]*\\); it stays 0");
-    expect("cache_line_align:2", "cache_line_align", "0", "'2' is no value for 'cache_line_align', which takes 0 to 1");
-}
-
 TEST_F(Environment, SurvivesNonsenseOfAnyLength)
 {
     std::string endless(5000, 'x');
@@ -123,37 +111,6 @@ TEST_F(Environment, SurvivesNonsenseOfAnyLength)
     expect((endless + ":7").c_str(), "decay_ms", "500", "^heapfit: [^\n]{1,200}\n$");
     expect(("decay_ms:" + endless).c_str(), "decay_ms", "500", "^heapfit: [^\n]{1,200}\n$");
     expect(":::,:,::,%s%n%p:%s", "decay_ms", "500", "'%s%n%p'");
-}
-
-TEST_F(Environment, SaysWhatWasUnderstoodWhenAsked)
-{
-    expect("verbose:1,decay_ms:7", "decay_ms", "7",
-           "^heapfit: version [0-9.]+, options:\n(heapfit:   [^\n]*\n)*heapfit:   decay_ms:7 \\(");
-}
-
-namespace
-{
-
-[[noreturn]] void exit_having_allocated()
-{
-    void *volatile object = hf_malloc(100);
-    exit(object != nullptr ? as_expected : otherwise);
-}
-
-} // namespace
-
-TEST_F(Environment, WritesStatisticsAtExitWhenAsked)
-{
-    setenv("HEAPFIT_OPTIONS", "stats_at_exit:1", 1);
-    EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
-                "^heapfit [0-9.]+, process [0-9]+\n  live .* MiB in [0-9]+ objects");
-}
-
-TEST_F(Environment, WritesStatisticsAsJsonWhenAsked)
-{
-    setenv("HEAPFIT_OPTIONS", "stats_at_exit:json", 1);
-    EXPECT_EXIT(exit_having_allocated(), testing::ExitedWithCode(as_expected),
-                "^\\{\"format\":\"heapfit-stats/1\",\"version\":\"[0-9.]+\",\"pid\":[0-9]+,[^\n]*\\}\n$");
 }
 
 namespace
@@ -195,41 +152,12 @@ TEST(Options, CanBeSetAndReadBack)
     EXPECT_EQ(hf_option_set("decay_ms", "500"), 0);
 }
 
-TEST(Options, KeepTheirValueWhenTheNewOneIsBad)
-{
-    errno = 0;
-    EXPECT_EQ(hf_option_set("decay_ms", "soon"), -1);
-    EXPECT_EQ(errno, EINVAL);
-    errno = 0;
-    EXPECT_EQ(hf_option_set("remote_free_batch", "0"), -1);
-    EXPECT_EQ(errno, ERANGE);
-    errno = 0;
-    EXPECT_EQ(hf_option_set("reservation", "18446744073709551616"), -1);
-    EXPECT_EQ(errno, ERANGE);
-    EXPECT_EQ(value_of("decay_ms"), "500");
-    EXPECT_EQ(value_of("remote_free_batch"), "256");
-}
-
 TEST(Options, ThatAreNotLiveCannotBeSetAnyMore)
 {
     hf_free(hf_malloc(1));
     errno = 0;
     EXPECT_EQ(hf_option_set("reservation", "1g"), -1);
     EXPECT_EQ(errno, EBUSY);
-}
-
-TEST(Options, DescribeThemselves)
-{
-    ASSERT_GE(hf_option_count(), 7u);
-    EXPECT_EQ(hf_option_at(hf_option_count()), nullptr);
-    for (size_t i = 0; i < hf_option_count(); i++) {
-        const hf_option *option = hf_option_at(i);
-        EXPECT_GT(strlen(option->description), 10u) << option->name;
-        EXPECT_EQ(strchr(option->description, '\n'), nullptr) << option->name;
-        EXPECT_LE(option->minimum, option->initial) << option->name;
-        EXPECT_GE(option->maximum, option->initial) << option->name;
-        EXPECT_EQ(option->choices != nullptr, option->kind == HF_OPTION_CHOICE) << option->name;
-    }
 }
 
 // Under ThreadSanitizer too.

@@ -1,21 +1,14 @@
-// The allocator in the life of a process: threads that end, forks, programs that are started.
+// A program that is started by vfork, which makes the child the parent's thread for a while.
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <cstring>
-#include <malloc.h>
-#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <memory>
-#include <string>
 #include <thread>
 #include <vector>
-
-#include "heapfit/heapfit.h"
 
 namespace
 {
@@ -84,49 +77,6 @@ class BusyThreads
 
 } // namespace
 
-// ---- fork ------------------------------------------------------------------------------------------------------------------
-
-TEST(Fork, WorksWhileOtherThreadsAllocate)
-{
-    BusyThreads busy(3);
-    for (int i = 0; i < 50; i++) {
-        pid_t child = fork();
-        if (child == 0) _exit(churn(500) ? child_is_well : child_is_not);
-        ASSERT_TRUE(churn(200));
-        expect_well(child);
-    }
-}
-
-TEST(Fork, LetsTheChildFreeWhatOtherThreadsAllocated)
-{
-    std::vector<void *> objects(5000);
-    std::thread owner([&objects] {
-        for (void *&object : objects) object = malloc(64);
-    });
-    std::atomic<bool> stop{false}, allocated{false};
-    std::vector<void *> of_the_living(5000);
-    std::thread living([&] {
-        for (void *&object : of_the_living) object = malloc(64);
-        allocated = true;
-        while (!stop) std::this_thread::yield();
-    });
-    owner.join();
-    while (!allocated) std::this_thread::yield();
-    pid_t child = fork();
-    if (child == 0) {
-        for (void *object : objects) free(object);
-        for (void *object : of_the_living) free(object);
-        _exit(churn(1000) ? child_is_well : child_is_not);
-    }
-    expect_well(child);
-    stop = true;
-    living.join();
-    for (void *object : objects) free(object);
-    for (void *object : of_the_living) free(object);
-}
-
-// ---- starting programs -------------------------------------------------------------------------------------------------------
-
 // POSIX forbids it, programs do it: the child is the parent's thread for a while, on its heap.
 TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
 {
@@ -146,76 +96,4 @@ TEST(Vfork, ChildThatAllocatesLeavesTheParentAsItWas)
         expect_well(child);
         ASSERT_TRUE(churn(200));
     }
-}
-
-// ---- the end of threads ----------------------------------------------------------------------------------------------------------
-
-namespace
-{
-
-pthread_key_t key;
-std::atomic<int> destructor_runs;
-
-// Frees what the thread allocated, allocates anew, and asks to be called again, as long as the C library does.
-void allocate_in_destructor(void *object)
-{
-    destructor_runs++;
-    free(object);
-    void *other = malloc(5000);
-    memset(other, 1, 5000);
-    free(other);
-    pthread_setspecific(key, malloc(100));
-}
-
-} // namespace
-
-TEST(ThreadExit, LetsKeyDestructorsAllocateAndFree)
-{
-    ASSERT_EQ(pthread_key_create(&key, allocate_in_destructor), 0);
-    destructor_runs = 0;
-    for (int i = 0; i < 50; i++)
-        std::thread([] {
-            pthread_setspecific(key, malloc(100));
-            EXPECT_TRUE(churn(200));
-        }).join();
-    EXPECT_GE(destructor_runs, 50 * 4) << "POSIX promises four rounds";
-    EXPECT_TRUE(churn(1000));
-    pthread_key_delete(key);
-}
-
-// malloc and free are no cancellation points: what a thread holds while it is inside would be lost for all others.
-TEST(ThreadExit, ByCancellationDoesNotHappenInsideTheAllocator)
-{
-    for (int i = 0; i < 20; i++) {
-        static std::atomic<bool> churned;
-        churned = false;
-        pthread_t thread;
-        auto body = [](void *) -> void * {
-            pthread_cancel(pthread_self()); // takes effect at the next cancellation point
-            bool well = churn(2000);
-            free(malloc(10 << 20));
-            malloc_trim(0);
-            churned = well;
-            pthread_testcancel();
-            return nullptr;
-        };
-        ASSERT_EQ(pthread_create(&thread, nullptr, body, nullptr), 0);
-        void *result = nullptr;
-        ASSERT_EQ(pthread_join(thread, &result), 0);
-        EXPECT_EQ(result, PTHREAD_CANCELED);
-        EXPECT_TRUE(churned);
-    }
-    EXPECT_TRUE(churn(1000)) << "other threads go on";
-}
-
-TEST(ThreadExit, LeavesObjectsToOthers)
-{
-    std::vector<std::unique_ptr<std::string>> strings;
-    for (int i = 0; i < 200; i++)
-        std::thread([&strings, i] {
-            strings.push_back(
-                std::make_unique<std::string>("made by a thread that is gone, number " + std::to_string(i)));
-        }).join();
-    for (int i = 0; i < 200; i++)
-        EXPECT_EQ(*strings[static_cast<size_t>(i)], "made by a thread that is gone, number " + std::to_string(i));
 }

@@ -4,12 +4,10 @@
 #include "heapfit/heapfit.h"
 #include "sleepers.h"
 
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -27,39 +25,12 @@
 #include <cstring>
 #include <thread>
 
-static std::atomic<int>
-    threads_made_by_others; // than the C library: by this program, as its own pthread_create sees it
-
-extern "C" int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
-                              void *argument) noexcept
-{
-    auto *next = reinterpret_cast<decltype(&pthread_create)>(dlsym(RTLD_NEXT, "pthread_create"));
-    threads_made_by_others++;
-    return next(thread, attributes, run, argument);
-}
-
-static bool purging_is_refused; // as where the process has locked its memory
-static std::atomic<bool> barriers_are_refused; // as by a sandbox
-static std::atomic<bool> threads_are_refused; // as by a limit
 static std::atomic<int> threads_started;
 static std::atomic<bool> signal_comes_at_start; // of the next thread: SIGUSR1, to whoever starts it
 static std::atomic<uint64_t> clock_ahead_ms;
 static std::atomic<int> threads_asked_about; // whether they sleep
 
-static std::atomic<int> barriers_before_stall{-1}; // then the thread that would pass one waits; -1: it does not
-static std::atomic<bool> stalls;
-
 extern "C" {
-bool __real_platform_barrier_everywhere(void);
-bool __wrap_platform_barrier_everywhere(void)
-{
-    bool passed = !barriers_are_refused && __real_platform_barrier_everywhere();
-    if (barriers_before_stall >= 0 && barriers_before_stall-- == 0) {
-        stalls = true;
-        while (stalls) usleep(1000);
-    }
-    return passed;
-}
 uint64_t __real_platform_clock_ms(void);
 uint64_t __wrap_platform_clock_ms(void)
 {
@@ -70,18 +41,13 @@ bool __wrap_platform_thread_start(const char *name, void (*run)(void *), void *a
 {
     if (signal_comes_at_start.exchange(false)) raise(SIGUSR1);
     threads_started++;
-    return !threads_are_refused && __real_platform_thread_start(name, run, argument, low_priority);
+    return __real_platform_thread_start(name, run, argument, low_priority);
 }
 int __real_platform_thread_sleep(int32_t number, const void *local);
 int __wrap_platform_thread_sleep(int32_t number, const void *local)
 {
     threads_asked_about++;
     return __real_platform_thread_sleep(number, local);
-}
-bool __real_platform_purge(void *start, size_t size);
-bool __wrap_platform_purge(void *start, size_t size)
-{
-    return !purging_is_refused && __real_platform_purge(start, size);
 }
 }
 

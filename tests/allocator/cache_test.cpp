@@ -2,10 +2,8 @@
 // threads sleep, exit and fork. The program is linked with --wrap for the calls that are counted.
 #include "model.h"
 #include "new_heap.h"
-#include "patience.h"
 #include "sleepers.h"
 
-#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -22,15 +20,12 @@
 namespace
 {
 std::atomic<size_t> space_calls, kernel_calls;
-std::atomic<int64_t> dense_spans, block_spans; // as the space layer has been told
 } // namespace
 
 extern "C" {
 struct span *__real_space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 void __real_space_release(struct span *first);
 bool __real_space_resize(struct span *first, uint32_t spans, bool filled);
-void __real_space_dense_spans_add(int32_t spans);
-void __real_space_block_spans_add(int32_t spans);
 bool __real_platform_commit(void *start, size_t size);
 bool __real_platform_purge(void *start, size_t size);
 
@@ -48,16 +43,6 @@ bool __wrap_space_resize(struct span *first, uint32_t spans, bool filled)
 {
     space_calls++;
     return __real_space_resize(first, spans, filled);
-}
-void __wrap_space_dense_spans_add(int32_t spans)
-{
-    dense_spans += spans;
-    __real_space_dense_spans_add(spans);
-}
-void __wrap_space_block_spans_add(int32_t spans)
-{
-    block_spans += spans;
-    __real_space_block_spans_add(spans);
 }
 bool __wrap_platform_commit(void *start, size_t size)
 {
@@ -131,164 +116,13 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
     });
 }
 
-// Of lengths of which none can take another's run: so what sufficed once suffices again.
-TEST(Cache, ThreadsWithObjectsOfManySizesAskNobodyOnceTheyHaveThem)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        space_settings.decay_ms = DECAY_NEVER;
-        constexpr int THREADS = 4, LIVE = 8;
-        std::atomic<size_t> calls{0};
-        auto live = [](stress::Random random, int steps) {
-            void *objects[LIVE] = {};
-            for (int i = 0; i < steps; i++) {
-                void *&object = objects[random.below(LIVE)];
-                heap_free(object);
-                object = heap_malloc(SPAN_SIZE << random.below(7));
-            }
-            for (void *object : objects) heap_free(object);
-        };
-        std::vector<std::thread> threads;
-        pthread_barrier_t warm;
-        pthread_barrier_init(&warm, nullptr, THREADS);
-        for (uint64_t i = 0; i < THREADS; i++) {
-            threads.emplace_back([&, i] {
-                live(stress::Random(i), 3000);
-                pthread_barrier_wait(&warm);
-                space_calls = kernel_calls = 0;
-                pthread_barrier_wait(&warm);
-                live(stress::Random(i), 3000); // the same again
-                pthread_barrier_wait(&warm);
-                calls = space_calls + kernel_calls;
-                pthread_barrier_wait(&warm);
-            });
-        }
-        for (auto &thread : threads) thread.join();
-        EXPECT_EQ(0u, calls);
-        pthread_barrier_destroy(&warm);
-    });
-}
-
-TEST(Cache, AnObjectTakesARunThatIsLittleLonger)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        struct Case {
-            size_t kept, wanted;
-            bool fits;
-        };
-        for (Case each : {Case{16, 16, true}, Case{9, 8, true}, Case{8, 7, false}, Case{18, 16, true},
-                          Case{19, 16, false}, Case{45, 40, true}, Case{46, 40, false}, Case{40, 41, false}}) {
-            void *object = heap_malloc(each.kept * SPAN_SIZE);
-            heap_free(object);
-            void *other = heap_malloc(each.wanted * SPAN_SIZE);
-            EXPECT_EQ(each.fits, object == other) << each.wanted << " of " << each.kept;
-            EXPECT_GE(heap_usable_size(other), each.wanted * SPAN_SIZE);
-            heap_free(other);
-            heap_trim();
-        }
-    });
-}
-
-TEST(Cache, TheBestOfSeveralLongRunsIsTaken)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        void *objects[] = {heap_malloc(44 * SPAN_SIZE), heap_malloc(41 * SPAN_SIZE), heap_malloc(43 * SPAN_SIZE)};
-        for (void *object : objects) heap_free(object);
-        void *object = heap_malloc(40 * SPAN_SIZE);
-        EXPECT_EQ(objects[1], object);
-        heap_free(object);
-    });
-}
-
-// ---- what is in a kept run ---------------------------------------------------------------------------------------------
-
-TEST(Cache, KeptMemoryIsClearedForCalloc)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        for (size_t size : {SMALL_MAX + 1ul, 2 * SPAN_SIZE, 20 * SPAN_SIZE}) {
-            void *object = heap_malloc(size);
-            std::memset(object, 0xA5, size);
-            heap_free(object);
-            auto *zeroed = static_cast<unsigned char *>(heap_calloc(size));
-            EXPECT_EQ(object, zeroed);
-            model::expect_zeroed(zeroed, size);
-            heap_free(zeroed);
-        }
-    });
-}
-
-// A span is cut for a bin, then an object overwrites all of it, then the bin wants one.
-TEST(Cache, ASpanThatWasAnObjectIsCutAgain)
-{
-    in_new_heap([] {
-        set_threshold(1);
-        constexpr size_t BLOCKS = SPAN_SIZE / 64;
-        for (int round = 0; round < 3; round++) {
-            std::vector<void *> blocks(2 * BLOCKS); // two spans: one stays in the bin
-            for (void *&block : blocks) block = heap_malloc(64);
-            for (void *block : blocks) heap_free(block);
-            EXPECT_EQ(1u, kept());
-            auto *object = static_cast<unsigned char *>(heap_malloc(SPAN_SIZE));
-            EXPECT_EQ(0u, kept()) << "the object did not take it";
-            std::memset(object, 0xA5, SPAN_SIZE);
-            heap_free(object);
-            EXPECT_EQ(1u, kept());
-            for (void *&block : blocks) std::memset(block = heap_malloc(64), 0x5A, 64);
-            EXPECT_EQ(0u, kept()) << "the bin did not take it";
-            heap_walker::check(thread_heap);
-            for (void *block : blocks) heap_free(block);
-        }
-    });
-}
-
-TEST(Cache, AnObjectFreedTwiceIsNoticed)
-{
-    EXPECT_DEATH(
-        {
-            set_threshold(UNLIMITED);
-            void *object = heap_malloc(3 * MIB);
-            heap_free(object);
-            heap_free(object);
-        },
-        "heapfit: free of 0x[0-9a-f]+, which is not allocated");
-    EXPECT_DEATH(
-        {
-            set_threshold(UNLIMITED);
-            auto *object = static_cast<char *>(heap_malloc(3 * MIB));
-            heap_free(object);
-            heap_free(object + SPAN_SIZE);
-        },
-        "heapfit: free of 0x[0-9a-f]+, which is not allocated");
-}
-
 // ---- the model ---------------------------------------------------------------------------------------------------------
-
-struct Counted {
-    int64_t dense = 0, of_blocks = 0;
-};
-
-// What the descriptors say of how many spans count as dense, and as blocks'.
-void count_spans(const struct span *span, void *argument)
-{
-    auto *counted = static_cast<Counted *>(argument);
-    if (span->kind == SPAN_LARGE) counted->dense += run_dense_spans(span);
-    if (span->kind == SPAN_LARGE && span->run_spans >= SPACE_BLOCK_SPANS) counted->of_blocks += span->run_spans;
-    if (span->kind == SPAN_BLOCKS && span->uncarved == 0) counted->dense += 1;
-}
 
 void check_everything(uint32_t threshold)
 {
-    Counted counted;
-    heap_walker::check(thread_heap);
     space_walker::check();
     EXPECT_LE(kept(), threshold);
     EXPECT_EQ(size_t{kept()} * SPAN_SIZE, cached_figure());
-    space_visit(count_spans, &counted);
-    EXPECT_EQ(dense_spans, counted.dense + static_cast<int64_t>(heap_walker::check_cache(thread_heap)));
-    EXPECT_EQ(block_spans, counted.of_blocks);
 }
 
 class CacheModel : public testing::TestWithParam<uint32_t>
@@ -318,93 +152,7 @@ TEST_P(CacheModel, HoldsAtEveryThreshold)
 
 INSTANTIATE_TEST_SUITE_P(Thresholds, CacheModel, testing::Values(0, 1, 16, UNLIMITED));
 
-// ---- how much, how long ------------------------------------------------------------------------------------------------
-
-TEST(Cache, TheOldestGoBeyondTheThreshold)
-{
-    in_new_heap([] {
-        set_threshold(10);
-        void *objects[] = {heap_malloc(4 * SPAN_SIZE), heap_malloc(5 * SPAN_SIZE), heap_malloc(6 * SPAN_SIZE)};
-        heap_free(objects[0]);
-        heap_free(objects[1]);
-        EXPECT_EQ(9u, kept());
-        heap_free(objects[2]);
-        EXPECT_EQ(6u, kept()) << "two had to go to make room";
-        EXPECT_EQ(objects[2], heap_malloc(6 * SPAN_SIZE));
-        heap_free(objects[2]);
-        heap_free(heap_malloc(11 * SPAN_SIZE));
-        EXPECT_EQ(6u, kept()) << "what is longer than all that may be kept drives nothing out";
-    });
-}
-
-TEST(Cache, ALowerThresholdTakesEffectAtTheNextFree)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        std::vector<void *> objects(20);
-        for (void *&object : objects) object = heap_malloc(SPAN_SIZE);
-        for (void *object : objects) heap_free(object);
-        EXPECT_EQ(20u, kept());
-        set_threshold(3);
-        allocate_and_free(SPAN_SIZE);
-        EXPECT_EQ(3u, kept());
-        set_threshold(0);
-        allocate_and_free(SPAN_SIZE);
-        EXPECT_EQ(0u, kept());
-        EXPECT_EQ(0u, in_use());
-    });
-}
-
-TEST(Cache, RunsAgeInAThreadOfLargeObjectsAlone)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        space_settings.decay_ms = 30;
-        allocate_and_free(40 * SPAN_SIZE);
-        EXPECT_EQ(40u, kept());
-        EXPECT_TRUE(patience::comes_true([] {
-            allocate_and_free(2 * SPAN_SIZE);
-            return kept() == 2;
-        })) << "what is in use stays, what is not goes";
-    });
-}
-
-TEST(Cache, NothingAgesWhereDecayIsUnlimited)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        space_settings.decay_ms = 1;
-        allocate_and_free(40 * SPAN_SIZE); // expects chores
-        space_settings.decay_ms = DECAY_NEVER;
-        std::vector<void *> sparse(200'000);
-        for (void *&block : sparse) block = heap_malloc(100);
-        for (size_t i = 0; i < sparse.size(); i++)
-            if (i % 700 != 0) heap_free(sparse[i]);
-        for (int i = 0; i < 20; i++) {
-            if (i == 1) kernel_calls = 0; // by then it has what it needs
-            std::this_thread::sleep_for(std::chrono::milliseconds(5));
-            allocate_and_free(2 * SPAN_SIZE);
-            for (size_t size = 16; size <= SMALL_MAX; size *= 2) allocate_and_free(size);
-        }
-        EXPECT_EQ(0u, kernel_calls);
-        EXPECT_GE(kept(), 40u);
-        for (size_t i = 0; i < sparse.size(); i += 700) heap_free(sparse[i]);
-    });
-}
-
 // ---- other threads -----------------------------------------------------------------------------------------------------
-
-TEST(Cache, AThreadThatExitsKeepsNothing)
-{
-    in_new_heap([] {
-        set_threshold(UNLIMITED);
-        Sleepers sleepers(3, [] { allocate_and_free(10 * SPAN_SIZE); });
-        EXPECT_EQ(30 * SPAN_SIZE, cached_figure());
-        sleepers.wake();
-        EXPECT_EQ(0u, cached_figure());
-        EXPECT_EQ(0u, in_use());
-    });
-}
 
 TEST(Cache, CachesOfSleepingThreadsCanBeEmptied)
 {
@@ -539,18 +287,6 @@ TEST(Cache, ASteadyStateMakesNoSystemCallWithEverythingUnlimited)
     EXPECT_EQ(isolated::PASSED, status) << "signal " << WTERMSIG(status);
 }
 
-TEST(Cache, TheForbiddingForbids)
-{
-    int status = isolated::run_child([] {
-        void *object = heap_malloc(MIB);
-        heap_free(object);
-        forbid_memory_calls();
-        heap_trim();
-        _exit(isolated::PASSED);
-    });
-    EXPECT_TRUE(WIFSIGNALED(status));
-}
-
 size_t resident_pages(void *start, size_t size)
 {
     std::vector<unsigned char> pages(size / 4096);
@@ -578,96 +314,5 @@ TEST(Cache, NothingIsKeptWithEverythingAtZero)
 }
 
 #endif
-
-// ---- pages within spans in use (free_page_threshold) -----------------------------------------------------------------------
-
-size_t purged()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.purged;
-}
-
-// Of every span's blocks, the first one lives on.
-class SparseSpans
-{
-  public:
-    void make(size_t spans)
-    {
-        blocks_.resize(spans * PER_SPAN);
-        for (void *&block : blocks_) block = heap_malloc(SIZE);
-        for (void *&block : blocks_) {
-            if ((reinterpret_cast<uintptr_t>(block) & (SPAN_SIZE - 1)) == 0) continue;
-            heap_free(block);
-            block = nullptr;
-        }
-    }
-
-    ~SparseSpans()
-    {
-        for (void *block : blocks_) heap_free(block);
-    }
-
-  private:
-    static constexpr size_t SIZE = 256, PER_SPAN = SPAN_SIZE / SIZE;
-    std::vector<void *> blocks_;
-};
-
-TEST(FreePages, StayUntilTheyHaveDecayedByDefault)
-{
-    in_new_heap([] {
-        space_settings.decay_ms = DECAY_NEVER;
-        size_t before = purged();
-        SparseSpans spans;
-        spans.make(100);
-        EXPECT_EQ(before, purged());
-        EXPECT_GE(thread_heap->sparse.spans, 90u);
-    });
-}
-
-TEST(FreePages, GoAtOnceAtZero)
-{
-    in_new_heap([] {
-        space_settings.decay_ms = DECAY_NEVER;
-        heap_settings.free_page_threshold = 0;
-        size_t before = purged();
-        SparseSpans spans;
-        spans.make(100);
-        EXPECT_EQ(0u, thread_heap->sparse.spans);
-        // A span has become sparse with 24 live blocks, 6 KiB: where those were then is where pages remain.
-        EXPECT_GE(purged() - before, 90 * (SPAN_SIZE - 24 * 256 - 2 * 4096));
-    });
-}
-
-TEST(FreePages, OfTheLongestSparseGoAboveTheThreshold)
-{
-    in_new_heap([] {
-        space_settings.decay_ms = DECAY_NEVER;
-        heap_settings.free_page_threshold = MIB;
-        size_t before = purged();
-        SparseSpans spans;
-        spans.make(100);
-        EXPECT_LE(thread_heap->sparse_bytes, MIB);
-        EXPECT_GE(thread_heap->sparse_bytes, MIB - SPAN_SIZE) << "no more than is needed";
-        EXPECT_GE(purged() - before, 70 * (SPAN_SIZE - 24 * 256 - 2 * 4096));
-        heap_walker::check(thread_heap);
-    });
-}
-
-TEST(FreePages, KeepTheirContentsWhereAnythingLives)
-{
-    SCOPED_TRACE(stress::how_to_repeat());
-    isolated::expect_passes([] {
-        model::Blocks blocks(stress::seed(), 8 * MIB);
-        stress::Deadline deadline(2);
-        do {
-            heap_settings.free_page_threshold = blocks.random().chance(50) ? 0 : blocks.random().below(MIB);
-            unsigned growth = blocks.random().chance(50) ? 80 : 20;
-            for (int i = 0; i < 500 && !stress::failed(); i++) blocks.step(growth);
-            heap_walker::check(thread_heap);
-        } while (!deadline.passed() && !stress::failed());
-        blocks.release_all();
-    });
-}
 
 } // namespace

@@ -40,20 +40,6 @@ class ContextChecks : public testing::Test
 
 } // namespace
 
-TEST_F(ContextChecks, AProgramThatDoesNothingWrongHearsNothing)
-{
-    for (int round = 0; round < 3; round++) {
-        for (size_t size : {1, 40, 700, 20000, 100000, 3000000}) {
-            char *object = allocate(size);
-            fill(object, size, 1);
-            object = static_cast<char *>(hf_context_realloc(context.get(), object, size * 2));
-            fill(object, size * 2, 2);
-            if (round == 1) hf_free(object);
-        }
-        hf_context_free_all(context.get());
-    }
-}
-
 TEST_F(ContextChecks, AnObjectFreedTwice)
 {
     for (size_t size : {40, 700, 16000}) {

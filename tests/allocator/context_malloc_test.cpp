@@ -5,9 +5,7 @@
 
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <new>
-#include <string>
 #include <vector>
 
 using namespace contexts;
@@ -70,38 +68,6 @@ TEST(ContextMalloc, EveryFunctionTakesFromTheContext)
             EXPECT_TRUE(is_aligned(object, way.alignment)) << way.name;
             way.free(object);
         }
-}
-
-TEST(ContextMalloc, FreeingWhatWasAllocatedWhileSwitchedLeavesNothingLive)
-{
-    Context context = make();
-    for (const Way &way : ways()) {
-        hf_context_switch(context.get());
-        void *first = way.allocate(), *second = way.allocate();
-        way.free(first);
-        hf_context_switch(nullptr);
-        EXPECT_NE(0u, figures(context).live_bytes) << way.name;
-        way.free(second);
-        EXPECT_EQ(0u, figures(context).live_bytes) << way.name;
-    }
-}
-
-TEST(ContextMalloc, ContainersLiveInAContext)
-{
-    Context context = make();
-    {
-        hf_context_switch(context.get());
-        auto words = std::make_unique<std::vector<std::string>>();
-        for (int i = 0; i < 10000; i++)
-            words->push_back("a string that is too long to be kept in place: " + std::to_string(i));
-        words->erase(words->begin(), words->begin() + 5000);
-        bool well = words->front() == "a string that is too long to be kept in place: 5000";
-        hf_context_switch(nullptr);
-        EXPECT_TRUE(well);
-        EXPECT_TRUE(hf_context_owns(context.get(), words->data()));
-        EXPECT_LT(5000u * 64, figures(context).live_bytes);
-    }
-    EXPECT_EQ(0u, figures(context).live_bytes) << "destroyed after switching back";
 }
 
 TEST(ContextMalloc, NewThrowsAtTheContextsLimit)

@@ -3,24 +3,12 @@
 #include "context_subject.h"
 
 #include <cerrno>
-#include <climits>
-#include <set>
 #include <vector>
 
 using namespace contexts;
 
 namespace
 {
-
-// The paper's classes (section 3.2) up to half a segment of 32 KiB.
-std::vector<size_t> paper_sizes()
-{
-    std::vector<size_t> sizes;
-    for (size_t size = 8; size <= 128; size += 8) sizes.push_back(size);
-    for (size_t size = 160; size <= 512; size += 32) sizes.push_back(size);
-    for (size_t size = 1024; size <= SEGMENT / 2; size *= 2) sizes.push_back(size);
-    return sizes;
-}
 
 size_t first_at_least(const std::vector<size_t> &sizes, size_t size)
 {
@@ -66,13 +54,6 @@ std::vector<void *> allocate_many(const Context &context, size_t count)
 
 // ---- sizes ---------------------------------------------------------------------------------------------------------------
 
-TEST(ContextSizes, AreThoseOfThePaper)
-{
-    hf_context_config config{};
-    config.alignment = 8;
-    expect_sizes(make(config), paper_sizes());
-}
-
 TEST(ContextSizes, MayBeTheProgramsOwn)
 {
     expect_sizes(make_with_sizes({24, 48, 1000, 5000}, 8), {24, 48, 1000, 5000, SEGMENT / 2});
@@ -91,15 +72,6 @@ TEST(ContextOrder, ObjectsOfASizeAreNeighboursInTheOrderOfAllocation)
     EXPECT_NE(first, next);
 }
 
-TEST(ContextOrder, WhatWasFreedLastIsHandedOutFirst)
-{
-    Context context = make();
-    std::vector<void *> objects;
-    for (int i = 0; i < 100; i++) objects.push_back(hf_context_malloc(context.get(), 40));
-    for (void *object : objects) hf_context_free(context.get(), object);
-    for (size_t i = objects.size(); i-- > 0;) ASSERT_EQ(objects[i], hf_context_malloc(context.get(), 40));
-}
-
 TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
 {
     for (const Context &context : {make(), make_region()}) {
@@ -109,20 +81,6 @@ TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
         EXPECT_EQ(before, allocate_many(context, 5000));
         EXPECT_EQ(1u, figures(context).free_alls);
     }
-}
-
-TEST(ContextOrder, NullAndNothing)
-{
-    for (const Context &context : {make(), make_region()}) {
-        hf_context_free(context.get(), nullptr);
-        void *nothing = hf_context_malloc(context.get(), 0);
-        EXPECT_NE(nullptr, nothing);
-        EXPECT_NE(nothing, hf_context_malloc(context.get(), 0)) << "an object of its own";
-        EXPECT_NE(nullptr, hf_context_realloc(context.get(), nullptr, 100));
-        hf_context_free_all(context.get());
-        hf_context_free_all(context.get());
-    }
-    hf_context_destroy(nullptr);
 }
 
 // ---- large objects -------------------------------------------------------------------------------------------------------------
@@ -148,28 +106,6 @@ TEST(ContextLarge, WhatNoMachineHasIsRefused)
             EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
         hf_context_free(context.get(), object);
         EXPECT_NE(nullptr, hf_context_malloc(context.get(), 100));
-    }
-}
-
-// ---- calloc, realloc, alignment ----------------------------------------------------------------------------------------------------
-
-TEST(ContextFamily, ReallocToNothingFrees)
-{
-    Context context = make();
-    void *object = hf_context_malloc(context.get(), 100);
-    EXPECT_EQ(nullptr, hf_context_realloc(context.get(), object, 0));
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-    EXPECT_EQ(nullptr, hf_realloc(object, 0));
-    EXPECT_EQ(object, hf_context_malloc(context.get(), 100));
-}
-
-TEST(ContextFamily, AnAlignmentIsAPowerOfTwo)
-{
-    Context context = make();
-    for (size_t alignment : {0, 3, 24, 100}) {
-        errno = 0;
-        EXPECT_EQ(nullptr, hf_context_aligned_alloc(context.get(), alignment, 100));
-        EXPECT_EQ(EINVAL, errno);
     }
 }
 
@@ -244,22 +180,6 @@ TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
 
 // ---- limits ------------------------------------------------------------------------------------------------------------------------------
 
-TEST(ContextLimit, HoldsInWholeChunks)
-{
-    hf_context_config config{};
-    config.limit = 2 * CHUNK + CHUNK / 2;
-    Context context = make(config);
-    std::vector<void *> objects;
-    while (void *object = hf_context_malloc(context.get(), 10000)) objects.push_back(object);
-    EXPECT_EQ(ENOMEM, errno);
-    EXPECT_EQ(2 * CHUNK, figures(context).footprint);
-    EXPECT_EQ(2 * CHUNK / 16384, objects.size());
-    hf_context_free(context.get(), objects.back());
-    EXPECT_EQ(objects.back(), hf_context_malloc(context.get(), 10000)) << "what was freed serves again";
-    hf_context_free_all(context.get());
-    EXPECT_NE(nullptr, hf_context_malloc(context.get(), 10000));
-}
-
 TEST(ContextLimit, MayBeChangedButNotBelowWhatThereIs)
 {
     Context context = make();
@@ -312,37 +232,6 @@ TEST(ContextOwns, EveryAddressInItsMemoryAndNoOther)
     hf_free(elsewhere);
 }
 
-// ---- figures -------------------------------------------------------------------------------------------------------------------------------
-
-TEST(ContextFigures, AreExact)
-{
-    hf_context_config config{};
-    config.alignment = 8;
-    Context context = make(config);
-    size_t live = 0, large = 0;
-    std::set<size_t> classes;
-    std::vector<void *> objects;
-    for (size_t i = 0; i < 400; i++) {
-        size_t size = i % 40 == 0 ? i * 500 + SEGMENT : 1 + i * 7 % 300;
-        objects.push_back(hf_context_malloc(context.get(), size));
-        live += hf_usable_size(objects.back());
-        if (size >= SEGMENT) large += hf_usable_size(objects.back());
-        else classes.insert(hf_usable_size(objects.back()));
-    }
-    EXPECT_EQ(live, figures(context).live_bytes);
-    EXPECT_EQ(large + classes.size() * SEGMENT, figures(context).used_bytes) << "a segment for each size";
-    for (size_t i = 0; i < objects.size(); i += 2) {
-        live -= hf_usable_size(objects[i]);
-        hf_context_free(context.get(), objects[i]);
-        ASSERT_EQ(live, figures(context).live_bytes);
-    }
-    EXPECT_EQ(large + classes.size() * SEGMENT, figures(context).peak_bytes);
-    hf_context_free_all(context.get());
-    EXPECT_EQ(0u, figures(context).live_bytes);
-    EXPECT_EQ(0u, figures(context).used_bytes);
-    EXPECT_EQ(0u, figures(context).peak_bytes);
-}
-
 // ---- what free_all keeps -------------------------------------------------------------------------------------------------------------------
 
 namespace
@@ -373,57 +262,6 @@ TEST(ContextRetention, KeepsWhatTheConfigurationSays)
 }
 
 // ---- switching -----------------------------------------------------------------------------------------------------------------------------
-
-TEST(ContextSwitch, NestsAndReturnsWhatWasBefore)
-{
-    Context one = make(), other = make_region();
-    EXPECT_EQ(nullptr, hf_context_current());
-    EXPECT_EQ(nullptr, hf_context_switch(one.get()));
-    void *in_one = hf_malloc(100);
-    hf_context *before = hf_context_switch(other.get());
-    void *in_other = hf_malloc(100);
-    hf_context *now = hf_context_current();
-    hf_context *inner = hf_context_switch(before);
-    void *in_one_again = hf_malloc(100);
-    hf_context *outer = hf_context_switch(nullptr);
-    void *in_none = hf_malloc(100);
-    EXPECT_EQ(one.get(), before);
-    EXPECT_EQ(other.get(), now);
-    EXPECT_EQ(other.get(), inner);
-    EXPECT_EQ(one.get(), outer);
-    EXPECT_TRUE(hf_context_owns(one.get(), in_one));
-    EXPECT_TRUE(hf_context_owns(other.get(), in_other));
-    EXPECT_TRUE(hf_context_owns(one.get(), in_one_again));
-    EXPECT_FALSE(hf_context_owns(one.get(), in_none) || hf_context_owns(other.get(), in_none));
-    hf_free(in_none);
-}
-
-TEST(ContextSwitch, EveryWayToAllocateIsDiverted)
-{
-    hf_context_config eight{};
-    eight.alignment = 8;
-    for (const Context &context : {make(), make(eight), make_region()}) {
-        std::vector<void *> objects(6);
-        hf_context_switch(context.get());
-        objects[0] = hf_malloc(8);
-        objects[1] = hf_malloc(100000);
-        objects[2] = hf_calloc(3, 1000);
-        objects[3] = hf_realloc(nullptr, 24);
-        objects[4] = hf_aligned_alloc(4096, 40);
-        objects[5] = hf_malloc(0);
-        void *refused = hf_malloc(SIZE_MAX / 2);
-        int why = errno;
-        hf_context_switch(nullptr);
-        EXPECT_EQ(nullptr, refused);
-        EXPECT_EQ(ENOMEM, why);
-        for (void *object : objects) {
-            EXPECT_TRUE(hf_context_owns(context.get(), object));
-            EXPECT_TRUE(is_aligned(object, 16)) << "as malloc promises, whatever the context's own is";
-        }
-        EXPECT_TRUE(is_aligned(objects[4], 4096));
-        EXPECT_TRUE(holds(objects[2], 3000, 0));
-    }
-}
 
 TEST(ContextSwitch, AnObjectThatIsReallocatedStaysWhereItIsFrom)
 {

@@ -38,44 +38,6 @@ TEST(ContextRemoteFree, SmallObjectsServeTheOwnerAgain)
     EXPECT_EQ(2 * SEGMENT, figures(context).used_bytes) << "no further segment";
 }
 
-TEST(ContextRemoteFree, ManyThreadsAtOnceWhileTheOwnerGoesOn)
-{
-    constexpr size_t THREADS = 4, OBJECTS = HEAPFIT_TEST_EMULATED ? 2000 : 20000;
-    Context context = make();
-    std::vector<std::atomic<unsigned char *>> slots(THREADS * 64);
-    std::atomic<bool> done{false};
-    std::vector<std::thread> threads;
-    std::atomic<size_t> freed{0};
-    for (size_t t = 0; t < THREADS; t++)
-        threads.emplace_back([&, t] {
-            bool last;
-            do {
-                last = done;
-                for (size_t i = t; i < slots.size(); i += THREADS)
-                    if (unsigned char *object = slots[i].exchange(nullptr)) {
-                        size_t size = object[0] + 8u;
-                        EXPECT_TRUE(holds(object, size, object[0]));
-                        hf_free(object);
-                        freed++;
-                    }
-                std::this_thread::yield();
-            } while (!last);
-        });
-    for (size_t made = 0; made < OBJECTS;) {
-        unsigned char *none = nullptr;
-        size_t size = made % 200 + 8;
-        auto *object = static_cast<unsigned char *>(hf_context_malloc(context.get(), size));
-        fill(object, size, static_cast<unsigned char>(size - 8));
-        if (slots[made * 7 % slots.size()].compare_exchange_strong(none, object)) made++;
-        else hf_context_free(context.get(), object);
-    }
-    done = true;
-    for (std::thread &thread : threads) thread.join();
-    EXPECT_EQ(OBJECTS, freed);
-    EXPECT_EQ(0u, figures(context).live_bytes);
-    EXPECT_LT(figures(context).footprint, 4 * CHUNK) << "what was freed was used again";
-}
-
 TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
 {
     for (const Context &context : {make(), make_region()}) {
@@ -88,36 +50,6 @@ TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
             hf_free(resized);
         });
     }
-}
-
-// ---- handing over -------------------------------------------------------------------------------------------------------------
-
-TEST(ContextHandOver, RoundAndRoundAmongThreads)
-{
-    constexpr int THREADS = 4, ROUNDS = HEAPFIT_TEST_EMULATED ? 20 : 200;
-    Context context = make();
-    std::atomic<int> turn{0};
-    std::vector<void *> objects; // the turn's, too
-    hf_context_leave(context.get());
-    std::vector<std::thread> threads;
-    for (int t = 0; t < THREADS; t++)
-        threads.emplace_back([&, t] {
-            for (int round = 0; round < ROUNDS; round++) {
-                while (turn.load(std::memory_order_acquire) != round * THREADS + t) std::this_thread::yield();
-                hf_context_enter(context.get());
-                for (void *object : objects) hf_context_free(context.get(), object);
-                objects.clear();
-                for (size_t i = 0; i < 50; i++) {
-                    objects.push_back(hf_context_malloc(context.get(), 8 + i * 10));
-                    fill(objects.back(), 8 + i * 10, 2);
-                }
-                hf_context_leave(context.get());
-                turn.fetch_add(1, std::memory_order_release);
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    hf_context_enter(context.get());
-    EXPECT_EQ(1u, figures(context).chunks);
 }
 
 // ---- threads that end -----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,24 +59,6 @@ int allocate_in_threads()
     return 0;
 }
 
-// As daemons do, and then uses the numbers for files of its own, which nobody else may read from or write to.
-int close_all_descriptors()
-{
-    for (int file = 3; file < 1024; file++) close(file);
-    int pair[2];
-    std::vector<int> files;
-    for (int i = 0; i < 20 && pipe(pair) == 0; i++) files.insert(files.end(), {pair[0], pair[1]});
-    say_ready();
-    wait_for_end();
-    for (size_t i = 0; i < files.size(); i += 2) {
-        char byte = 0;
-        fcntl(files[i], F_SETFL, O_NONBLOCK);
-        if (read(files[i], &byte, 1) >= 0 || write(files[i + 1], "x", 1) != 1 || read(files[i], &byte, 1) != 1)
-            return 1;
-    }
-    return 0;
-}
-
 int with_child()
 {
     pid_t child = fork();
@@ -87,12 +67,6 @@ int with_child()
     int status = 0;
     if (child != 0 && (waitpid(child, &status, 0) != child || status != 0)) return 1;
     return 0;
-}
-
-int start_anew(char *program)
-{
-    execl(program, program, "wait", nullptr);
-    return 1;
 }
 
 // What the C library has not written yet is written when the last thread has ended.
@@ -106,26 +80,14 @@ int leave_by_pthread_exit()
     pthread_exit(nullptr);
 }
 
-bool forked_early;
-
-__attribute__((constructor(101))) void fork_early()
-{
-    const char *wanted = getenv("SUBJECT_FORKS_EARLY");
-    if (wanted == nullptr) return;
-    forked_early = fork() != 0; // in the parent
-}
-
 } // namespace
 
 int main(int count, char **arguments)
 {
     std::string what = count > 1 ? arguments[1] : "wait";
     int result = what == "busy"      ? allocate_in_threads()
-                 : what == "closing" ? close_all_descriptors()
                  : what == "forking" ? with_child()
-                 : what == "exec"    ? start_anew(arguments[0])
                  : what == "leaving" ? leave_by_pthread_exit()
                                      : wait_here();
-    if (forked_early) wait(nullptr);
     return result;
 }

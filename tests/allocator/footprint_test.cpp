@@ -1,15 +1,12 @@
 // The switch of speed for memory, as a program sees it: hf_footprint_shrink and hf_footprint_restore.
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
-#include "patience.h"
-#include "sleepers.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,13 +18,6 @@ constexpr size_t MIB = size_t{1} << 20;
 void set(const char *name, const char *value)
 {
     ASSERT_EQ(0, hf_option_set(name, value)) << name << ':' << value;
-}
-
-std::string get(const char *name)
-{
-    char buffer[32] = "";
-    EXPECT_EQ(0, hf_option_get(name, buffer, sizeof buffer));
-    return buffer;
 }
 
 // Everything is kept for ever.
@@ -73,22 +63,6 @@ void work(size_t bytes)
         had += size;
     }
     for (void *object : objects) hf_free(object);
-}
-
-TEST(Footprint, OptionsKeepTheirValuesWhileItIsShrunk)
-{
-    isolated::expect_passes([] {
-        set("thread_span_threshold", "2m");
-        hf_footprint_shrink();
-        EXPECT_EQ("2097152", get("thread_span_threshold"));
-        EXPECT_EQ("500", get("decay_ms"));
-        EXPECT_EQ("unlimited", get("free_page_threshold"));
-        set("decay_ms", "77");
-        EXPECT_EQ("77", get("decay_ms"));
-        hf_footprint_restore();
-        EXPECT_EQ("77", get("decay_ms"));
-        EXPECT_EQ("2097152", get("thread_span_threshold"));
-    });
 }
 
 // What all threads together may have to hand to each other while it is shrunk.

@@ -4,9 +4,7 @@
 #include "heap_subject.h"
 #include "sanitizer_faults.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <sys/syscall.h>
 
 #include <climits>
 #include <cmath>
@@ -14,22 +12,16 @@
 #include <csignal>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <vector>
 
 // ---- what the kernel refuses --------------------------------------------------------------------------------------------
 
 namespace
 {
-bool refuses_to_open, refuses_to_seal;
+bool refuses_to_seal;
 } // namespace
 
 extern "C" {
-bool __real_platform_open(void *start, size_t size, bool open);
-bool __wrap_platform_open(void *start, size_t size, bool open)
-{
-    return !refuses_to_open && __real_platform_open(start, size, open);
-}
 bool __real_platform_seal(void *start, size_t size);
 bool __wrap_platform_seal(void *start, size_t size)
 {
@@ -119,32 +111,6 @@ const auto killed_by_segv = testing::KilledBySignal(SIGSEGV);
 
 } // namespace
 
-// ---- where ---------------------------------------------------------------------------------------------------------------
-
-TEST(Guard, AlignmentIsKept)
-{
-    for (size_t alignment = 32; alignment <= 4096; alignment *= 2) {
-        for (size_t size : {1, 31, 100, 2000}) {
-            char *object = guarded_by([&] { return subject::allocate_aligned(size, alignment); });
-            ASSERT_NE(object, nullptr);
-            EXPECT_EQ(address_of(object) % alignment, 0u);
-            std::memset(object, 1, size);
-            subject::release(object);
-        }
-    }
-}
-
-TEST(Guard, MemoryForCallocReadsAsZeros)
-{
-    for (int i = 0; i < 600; i++) { // more than there are slots
-        size_t size = i % 2 != 0 ? 100 : 4000;
-        char *object = guarded_by([&] { return subject::allocate_zeroed(size); });
-        for (size_t at = 0; at < size; at++) ASSERT_EQ(object[at], 0);
-        std::memset(object, 0xFF, size);
-        subject::release(object);
-    }
-}
-
 // ---- slots -------------------------------------------------------------------------------------------------------------------
 
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
@@ -176,17 +142,6 @@ TEST(GuardDeath, AnOverflowIsFoundAtTheFirstByteThatIsOnAnotherPage)
                 "^heapfit: overflow: (write|access) to 0x[0-9a-f]+, byte 9 past the end of");
 }
 
-TEST(GuardDeath, AnUnderflowIsFound)
-{
-    char *object = guarded_on(AT_START, 64);
-    EXPECT_EXIT(
-        write_to(object - 1), killed_by_segv,
-        "^heapfit: underflow: (write|access) to 0x[0-9a-f]+, byte 1 before the block at 0x[0-9a-f]+ of 64 bytes\n" BY(
-            "accessed") BY("allocated") FILES SAID_ALL);
-    EXPECT_EXIT(read_from(object - 16), killed_by_segv,
-                "^heapfit: underflow: (read of|access to) 0x[0-9a-f]+, byte 16 before the block");
-}
-
 TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
 {
     char *object = guarded(64);
@@ -200,15 +155,6 @@ TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
 }
 
 // ---- mistakes that are found when an object is freed ---------------------------------------------------------------------------
-
-TEST(GuardDeath, WhatAlignmentLeavesIsLookedAtWhenTheObjectIsFreed)
-{
-    char *object = guarded_on(AT_END, 40);
-    write_to(object + 42);
-    EXPECT_EXIT(subject::release(object), testing::KilledBySignal(SIGABRT),
-                "^heapfit: overflow: byte 3 past the end of the block at 0x[0-9a-f]+ of 40 bytes was written to, found "
-                "by free\n" BY("free") BY("allocated") FILES SAID_ALL);
-}
 
 TEST(GuardDeath, ADoubleFreeIsFoundThoughOthersHaveBeenFreedSince)
 {
@@ -444,57 +390,12 @@ TEST(GuardDeath, AChildGoesOnWithTheSlots)
 
 #endif
 
-TEST(Guard, ThreadsAllocateAndFreeEachOthers)
-{
-    enum { THREADS = 4, ROUNDS = 20000, SHARED = 64 };
-    static std::atomic<char *> shared[SHARED];
-    guard_mean = 512;
-    std::vector<std::thread> threads;
-    for (int number = 0; number < THREADS; number++)
-        threads.emplace_back([number] {
-            uint64_t random = static_cast<uint64_t>(number) + 1;
-            for (int i = 0; i < ROUNDS; i++) {
-                size_t size = 1 + chance_draw(&random) % 200;
-                char *object = static_cast<char *>(subject::allocate(size));
-                std::memset(object, number, size);
-                char *other = shared[chance_draw(&random) % SHARED].exchange(object);
-                if (other != nullptr) subject::release(other);
-            }
-        });
-    for (std::thread &thread : threads) thread.join();
-    for (auto &place : shared)
-        if (char *object = place.exchange(nullptr)) subject::release(object);
-    guard_mean = 0;
-    struct guard_figures now = guards();
-    EXPECT_EQ(now.live, 0u);
-    EXPECT_GT(now.samples, 1000u);
-}
-
 // ---- which --------------------------------------------------------------------------------------------------------------------------
 
 namespace
 {
 
 #ifndef HEAPFIT_TEST_POOLS // whose test gives some objects other blocks than those of their size
-// Of so many objects of each size in turn, how many are guarded. The seed is fixed: a bound of five standard deviations is then
-// one that holds.
-std::vector<size_t> guarded_of(const std::vector<size_t> &sizes, size_t rounds, size_t mean)
-{
-    std::vector<size_t> counts(sizes.size());
-    subject::release(subject::allocate(1)); // there is a heap
-    thread_heap->guard = {};
-    thread_heap->guard.random = 20240229;
-    guard_mean = mean;
-    for (size_t round = 0; round < rounds; round++)
-        for (size_t i = 0; i < sizes.size(); i++) {
-            void *object = subject::allocate(sizes[i]);
-            counts[i] += is_guarded(object);
-            subject::release(object);
-        }
-    guard_mean = 0;
-    return counts;
-}
-
 void expect_about(size_t count, double expected)
 {
     EXPECT_NEAR(static_cast<double>(count), expected, 5 * std::sqrt(expected) + 1);
@@ -504,15 +405,6 @@ void expect_about(size_t count, double expected)
 } // namespace
 
 #ifndef HEAPFIT_TEST_POOLS
-TEST(GuardSample, OneInSoManyBytesIsGuarded)
-{
-    for (size_t size : {16, 64, 240, 1024, 4096}) {
-        size_t rounds = (size_t{64} << 20) / size;
-        expect_about(guarded_of({size}, rounds, 65536)[0],
-                     static_cast<double>(rounds) * (1 - std::exp(-static_cast<double>(size) / 65536)));
-    }
-}
-
 #else
 TEST(GuardSample, ObjectsInPoolsAreGuardedToo)
 {

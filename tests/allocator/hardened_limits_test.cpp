@@ -86,26 +86,6 @@ class HardenedGuards : public testing::Test
 
 } // namespace
 
-TEST_F(HardenedGuards, LargeObjectsTakeHalfOfTheMappingsAtMost)
-{
-    isolated::expect_passes([] {
-        mappings_max = 1600; // 200 objects
-        std::vector<char *> kept_apart, objects;
-        size_t before = mappings();
-        for (int i = 0; i < 500; i++) { // accessible memory on both sides
-            *(objects.emplace_back(make())) = 1;
-            *(kept_apart.emplace_back(static_cast<char *>(heap_malloc(30000)))) = 1;
-        }
-        EXPECT_LE(mappings() - before, 800u);
-        EXPECT_FALSE(may_be_overrun(objects.front()));
-        EXPECT_TRUE(may_be_overrun(objects.back()));
-        release(kept_apart);
-        release(objects);
-        hardened_large_release();
-        EXPECT_FALSE(may_be_overrun(make())) << "what was freed has left its share to others";
-    });
-}
-
 // What is a mapping of its own when a process forks stays one in the child, whatever becomes of the object there. Each generation
 // has objects of other sizes, which stand elsewhere.
 void fork_and_use(unsigned generations, size_t before)

@@ -7,12 +7,10 @@
 
 #include <gtest/gtest.h>
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <set>
 
 namespace isolated
 {
@@ -45,26 +43,6 @@ template <typename Body> void expect_passes(Body body)
     if (WIFEXITED(status)) {
         EXPECT_EQ(PASSED, WEXITSTATUS(status)) << "the child's expectations failed, see above";
     }
-}
-
-// The different numbers that so many children of this process come to, each by `number`.
-template <typename Number> std::set<int> numbers_of_children(int children, Number number)
-{
-    int ends[2];
-    EXPECT_EQ(pipe2(ends, O_NONBLOCK), 0); // a child that is killed writes nothing
-    std::set<int> found;
-    for (int child = 0; child < children; child++) {
-        expect_passes([&] {
-            int own = number();
-            EXPECT_EQ(write(ends[1], &own, sizeof own), static_cast<ssize_t>(sizeof own));
-        });
-        int one = 0;
-        EXPECT_EQ(read(ends[0], &one, sizeof one), static_cast<ssize_t>(sizeof one));
-        found.insert(one);
-    }
-    close(ends[0]);
-    close(ends[1]);
-    return found;
 }
 
 } // namespace isolated

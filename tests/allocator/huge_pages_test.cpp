@@ -1,12 +1,10 @@
 // Huge pages: which units get them, and what becomes of the kernel's pool. The pool is played by the test, since no
 // machine has one unless it was set aside: pages that it gives are ordinary ones, but what the kernel cannot do with
-// those of the pool must not be asked of it. huge_pages_pool_test.cpp uses a real one.
+// those of the pool must not be asked of it.
 #include "heap_isolated.h"
 #include "model.h"
 #include "pages.h"
 #include "space_walker.h"
-
-#include <fcntl.h>
 
 #include <atomic>
 #include <map>
@@ -40,13 +38,11 @@ constexpr uint32_t UNIT_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE;
 struct Pool {
     bool is_played = true;
     size_t free = 0; // units
-    size_t lost_after = SIZE_MAX; // units taken; the next is lost to another thread's mmap
     std::map<uintptr_t, size_t> ranges; // that were taken
-    size_t taken = 0, asked = 0;
+    size_t asked = 0;
 } kernels_pool;
 
-bool purges_fail = false;
-size_t purged = 0, moved = 0, advised = 0, prices_asked = 0, split = 0;
+size_t advised = 0;
 
 bool touches_pool(const void *start, size_t size)
 {
@@ -63,9 +59,7 @@ enum platform_move play_pool(void *start, size_t size)
     EXPECT_EQ(0u, size % UNIT);
     EXPECT_FALSE(touches_pool(start, size)) << "taken twice";
     if (units > kernels_pool.free) return MOVE_REFUSED;
-    if (kernels_pool.taken + units > kernels_pool.lost_after) return MOVE_TARGET_LOST;
     kernels_pool.free -= units;
-    kernels_pool.taken += units;
     kernels_pool.ranges[reinterpret_cast<uintptr_t>(start)] = size;
     return MOVE_DONE;
 }
@@ -81,8 +75,7 @@ enum platform_move __wrap_platform_take_huge_pages(void *start, size_t size)
 bool __wrap_platform_purge(void *start, size_t size)
 {
     EXPECT_FALSE(touches_pool(start, size)) << "a purge that the kernel would refuse, or claim to have done";
-    purged += size;
-    return !purges_fail && __real_platform_purge(start, size);
+    return __real_platform_purge(start, size);
 }
 void __wrap_platform_advise_huge_pages(void *start, size_t size, bool wanted)
 {
@@ -93,18 +86,15 @@ void __wrap_platform_advise_huge_pages(void *start, size_t size, bool wanted)
 enum platform_move __wrap_platform_move_pages(void *from, void *to, size_t size)
 {
     EXPECT_FALSE(touches_pool(from, size) || touches_pool(to, size)) << "the kernel would leave a hole";
-    moved++;
     return __real_platform_move_pages(from, to, size);
 }
 uint64_t __wrap_platform_small_pages_cost_us()
 {
-    prices_asked++;
     EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait for hundreds of page faults";
     return 1000;
 }
 void __wrap_platform_split_huge_pages(void *start, size_t size)
 {
-    split++;
     EXPECT_FALSE(platform_lock_is_own(&space_state.lock)) << "others would wait while the kernel copies a table";
     __real_platform_split_huge_pages(start, size);
 }
@@ -140,11 +130,6 @@ struct span *acquire(uint32_t spans)
     struct span *run = space_acquire(spans, 1, SPAN_METADATA, nullptr);
     EXPECT_NE(nullptr, run);
     return run;
-}
-
-unsigned char *bytes_of(struct span *run)
-{
-    return reinterpret_cast<unsigned char *>(span_start(run));
 }
 
 model::Block block_of(size_t size)
@@ -356,54 +341,6 @@ TEST(Advice, ABlockThatIsPartlyInaccessibleIsFreed)
         ASSERT_EQ(0, munmap(hole + 4 * MIB, 8 * MIB));
         heap_free(closed);
         heap_free(hole);
-    });
-}
-
-// Half of the last span of a block of 96 KiB is never touched; one of 126 KiB fills both.
-TEST(Advice, DependsOnHowMuchOfTheirLastSpanBlocksUse)
-{
-    for (size_t size : {96u << 10, 126u << 10}) {
-        in_new_heap(HUGE_PAGES_AUTO, [size] {
-            space_settings.huge_page_price = UINT32_MAX;
-            for (size_t i = 0; i < 64 * MIB; i += size) block(size);
-            if (size == 126u << 10) EXPECT_GE(figures_now().huge, 32 * MIB);
-            else EXPECT_EQ(0u, figures_now().huge);
-        });
-    }
-}
-
-// The last of twenty units that are advised.
-struct span *advised_unit()
-{
-    space_settings.huge_page_price = UINT32_MAX;
-    EXPECT_TRUE(space_start());
-    struct span *run = nullptr;
-    for (uint32_t i = 0; i < 20; i++) {
-        run = acquire(UNIT_SPANS);
-        space_dense_spans_add(UNIT_SPANS);
-    }
-    EXPECT_EQ(UNIT_ADVISED, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
-    return run;
-}
-
-TEST(Advice, IsWithdrawnAndThePageSplitWithTheFirstPartOfAUnitThatIsPurged)
-{
-    in_new_heap(HUGE_PAGES_AUTO, [] {
-        struct span *run = advised_unit();
-        space_purge_pages(bytes_of(run) + SPAN_SIZE, 4096);
-        EXPECT_EQ(UNIT_BROKEN, span_at(span_index(run) / UNIT_SPANS * UNIT_SPANS)->huge);
-        EXPECT_EQ(1u, split);
-        space_purge_pages(bytes_of(run) + 2 * SPAN_SIZE, 4096);
-        EXPECT_EQ(1u, split) << "there is none any more";
-    });
-}
-
-TEST(Advice, IsNeverGivenWithNever)
-{
-    in_new_heap(HUGE_PAGES_NEVER, [] {
-        block_of(320 * MIB);
-        EXPECT_EQ(0u, figures_now().huge);
-        EXPECT_EQ(0u, figures_now().advice_calls);
     });
 }
 

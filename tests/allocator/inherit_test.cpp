@@ -1,6 +1,6 @@
 // What a fork's child takes over from the heaps of threads that it does not have.
+#include "heap_internals.h"
 #include "heap_isolated.h"
-#include "heap_walker.h"
 #include "model.h"
 #include "space_walker.h"
 
@@ -51,10 +51,27 @@ void expect_nothing_is_left_behind()
     for (const heap *each = *heap_list_at; each != nullptr; each = each->made_before) EXPECT_FALSE(each->left_behind);
 }
 
+size_t blocks_in(const struct span *span)
+{
+    size_t blocks = 0;
+    for (uintptr_t block = span->free; !list_is_empty(block); blocks++) {
+        EXPECT_EQ(span, span_of_offset(block - space.base)) << "a list leads to another span";
+        block = list_next(block);
+    }
+    return blocks;
+}
+
 void check_everything()
 {
-    heap_walker::check(thread_heap);
-    heap_walker::check(&heap_orphans);
+    for (const struct span_chain *chain : {&heap_orphans.owned, &heap_orphans.sparse}) {
+        uint32_t spans = 0;
+        for (uint32_t index = chain->first; index != SPAN_NONE; index = span_at(index)->owned_next, spans++) {
+            const struct span *span = span_at(index);
+            EXPECT_EQ(&heap_orphans, span->owner.load());
+            EXPECT_EQ(span->carved - span_live(span), blocks_in(span));
+        }
+        EXPECT_EQ(chain->spans, spans);
+    }
     if (!HARDENED) space_walker::check(); // which has runs of guards
 }
 

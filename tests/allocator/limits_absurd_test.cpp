@@ -101,15 +101,6 @@ TEST(LimitsAbsurd, WithinTheReservationButMoreThanTheKernelGives)
     expect_nothing_given_up([] { expect_refused(8 * platform_physical_memory()); });
 }
 
-TEST(LimitsAbsurd, AnAlignmentLargerThanTheReservation)
-{
-    expect_nothing_given_up([] {
-        errno = 0;
-        EXPECT_EQ(nullptr, heap_malloc_aligned(100, size_t{1} << 46));
-        EXPECT_EQ(ENOMEM, errno);
-    });
-}
-
 // What can fit is given room as before: here all of the reservation, in pieces and then at once.
 TEST(LimitsAbsurd, ARequestThatFitsOnceAllIsGivenBackIsServed)
 {

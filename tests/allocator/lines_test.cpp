@@ -1,12 +1,7 @@
 // With cache_line_align no two objects share a cache line, whatever their sizes and whichever call made them.
-#include "actor.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
-#include "model.h"
 #include "space_walker.h"
-
-#include <set>
-#include <vector>
 
 namespace
 {
@@ -42,48 +37,6 @@ TEST(Lines, EverySizeStartsOnALineAndFillsIt)
             }
         }
     });
-}
-
-// A block's lines, from its first byte to its last that may be used.
-void claim_lines(std::set<uintptr_t> &lines, const void *block)
-{
-    uintptr_t first = reinterpret_cast<uintptr_t>(block) / LINE;
-    uintptr_t last = (reinterpret_cast<uintptr_t>(block) + heap_usable_size(block) - 1) / LINE;
-    for (uintptr_t line = first; line <= last; line++)
-        ASSERT_TRUE(lines.insert(line).second) << "two live objects lie on one line";
-}
-
-void expect_apart(uint32_t lockless_threads)
-{
-    SCOPED_TRACE(stress::how_to_repeat());
-    with_lines([=] {
-        heap_settings.lockless_threads = lockless_threads;
-        stress::Random random(stress::seed());
-        Actor other;
-        std::set<uintptr_t> lines;
-        std::vector<void *> blocks;
-        auto allocate = [&] {
-            size_t size = model::random_size(random, 3000);
-            size_t alignment = size_t{1} << (random.chance(10) ? random.between(4, 10) : 4);
-            blocks.push_back(heap_malloc_aligned(size, alignment));
-        };
-        for (int i = 0; i < 4000; i++) {
-            if (random.chance(50)) other(allocate);
-            else allocate();
-            claim_lines(lines, blocks.back());
-        }
-        for (void *block : blocks) heap_free(block);
-    });
-}
-
-TEST(Lines, NoTwoLiveObjectsLieOnOne)
-{
-    expect_apart(UINT32_MAX);
-}
-
-TEST(Lines, NoTwoLiveObjectsLieOnOneInSharedHeaps)
-{
-    expect_apart(0);
 }
 
 } // namespace

@@ -1,11 +1,9 @@
 // Live blocks whose first word is a link that an earlier use of the memory left behind and the program has copied there:
 // they look as free blocks do, and are freed as any other.
-#include "actor.h"
 #include "figures.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
 
-#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -80,39 +78,6 @@ TEST(Lookalike, FreedByAnotherThread)
         }).join();
         remote_inbox_take(thread_heap);
     });
-}
-
-// A mistake of the program, which must not make it worse: a block that another thread has freed and not handed over yet is
-// freed again, by its owner or by a third.
-TEST(Lookalike, AFreeBlockThatAnotherThreadHasInHandStaysFreedOnce)
-{
-    for (bool by_owner : {true, false}) {
-        isolated::expect_passes([=] {
-            heap_settings.thread_spans_cached = 0;
-            heap_settings.remote_free_batch = 1000;
-            std::vector<void *> blocks;
-            for (int i = 0; i < 400; i++) blocks.push_back(heap_malloc(64));
-            Actor other, third;
-            other([&] {
-                heap_free(heap_malloc(1));
-                free_all(blocks);
-            });
-            void *again = blocks[200];
-            if (by_owner) heap_free(again);
-            else third([&] { heap_free(again); });
-            remote_inbox_take(thread_heap);
-            other([] { remote_outbox_flush(thread_heap); });
-            remote_inbox_take(thread_heap);
-            std::vector<void *> anew;
-            for (int i = 0; i < 2000; i++) anew.push_back(heap_malloc(64));
-            std::sort(anew.begin(), anew.end());
-            EXPECT_EQ(anew.end(), std::adjacent_find(anew.begin(), anew.end())) << "a block was handed out twice";
-            free_all(anew);
-            other([] { heap_trim(); });
-            third([] { heap_trim(); });
-            expect_nothing_lost();
-        });
-    }
 }
 
 } // namespace

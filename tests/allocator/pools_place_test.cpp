@@ -1,14 +1,11 @@
 // Pools as places, whoever decides what comes there: blocks of one size apart from others, and objects of many sizes one
 // behind the other.
 #include "heap_isolated.h"
-#include "heap_walker.h"
 #include "pools_internals.h"
 
 #include "heapfit/heapfit.h"
 
-#include <map>
 #include <set>
-#include <thread>
 #include <vector>
 
 namespace
@@ -101,67 +98,10 @@ TEST(Pool, ItsBlocksAreApartFromThoseOfOtherPoolsAndOfOrdinaryBins)
         std::set<const struct span *> all;
         for (const auto &each : spans) all.insert(each.begin(), each.end());
         EXPECT_EQ(spans[0].size() + spans[1].size() + spans[2].size(), all.size());
-        heap_walker::check(thread_heap);
-    });
-}
-
-TEST(Pool, WhatAThreadLeavesIsAdoptedByTheNextThatHasTheSamePool)
-{
-    isolated::expect_passes([] {
-        start();
-        Site pool(new_pool(64)), mixed(new_mixed());
-        for (const Site *site : {&pool, &mixed}) {
-            std::vector<char *> objects;
-            std::thread([&] {
-                objects = site->allocate_many(10000, 64);
-                for (size_t i = 0; i < objects.size(); i += 2) heap_free(objects[i]);
-            }).join();
-            size_t footprint = site->figures().footprint;
-            std::thread([&] { site->allocate_many(5000, 64); }).join();
-            EXPECT_LE(site->figures().footprint, footprint + SPAN_SIZE);
-            for (size_t i = 1; i < objects.size(); i += 2) heap_free(objects[i]);
-        }
     });
 }
 
 // ---- objects of many sizes ---------------------------------------------------------------------------------------------
-
-TEST(MixedPool, ObjectsKeepTheirContentsWhileOthersComeAndGo)
-{
-    isolated::expect_passes([] {
-        start();
-        Site site(new_mixed());
-        stress::Random random(stress::seed());
-        std::map<char *, size_t> live;
-        for (int step = 0; step < 200000; step++) {
-            if (live.size() < 3000 || random.chance(50)) {
-                size_t size = random.below(200);
-                char *object = site.allocate(size);
-                size_t usable = heap_usable_size(object);
-                EXPECT_GE(usable, size);
-                auto next = live.lower_bound(object);
-                if (next != live.end()) {
-                    ASSERT_LE(object + usable, next->first);
-                }
-                if (next != live.begin()) {
-                    ASSERT_LE(std::prev(next)->first + std::prev(next)->second, object);
-                }
-                live[object] = usable;
-                std::memset(object, static_cast<int>(usable), usable);
-            } else {
-                auto victim = live.lower_bound(live.begin()->first + random.below(1 << 18));
-                if (victim == live.end()) victim = live.begin();
-                EXPECT_EQ(victim->second, heap_usable_size(victim->first));
-                for (size_t i = 0; i < victim->second; i++)
-                    ASSERT_EQ(static_cast<char>(victim->second), victim->first[i]);
-                heap_free(victim->first);
-                live.erase(victim);
-            }
-            if (step % 20000 == 0) heap_walker::check(thread_heap);
-            if (random.below(5000) == 0) heap_trim();
-        }
-    });
-}
 
 using MixedPoolDeathTest = testing::Test;
 

@@ -77,17 +77,6 @@ void expect_live(const std::vector<void *> &blocks)
 
 constexpr size_t MOST = SPANS * SPAN_SIZE * 3 / 4;
 
-TEST(Orphans, AreTrimmedWithAllHeaps)
-{
-    in_new_heap([] {
-        auto live = blocks_of_a_dead_thread();
-        size_t before = purged();
-        heap_trim_everywhere();
-        EXPECT_GE(purged() - before, MOST);
-        expect_live(live);
-    });
-}
-
 TEST(Orphans, DecayWhileThreadsTakeSpans)
 {
     in_new_heap([] {

@@ -12,10 +12,6 @@ extern "C" {
 #undef _Atomic
 #undef _Static_assert
 
-#include <pthread.h>
-#include <sys/resource.h>
-
-#include <cerrno>
 #include <vector>
 
 namespace
@@ -71,39 +67,3 @@ TEST(Reservation, GrowsInAForksChildThatFoundItHalfDone)
         space_walker::check();
     });
 }
-
-#if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED
-
-// A program that lowers its own limit later must still get memory and threads.
-TEST(Reservation, LeavesRoomUnderALimitThatComesLater)
-{
-    isolated::expect_passes([] {
-        if (!grows()) return;
-        free_all(allocate(1000, 8 * MIB));
-        size_t limit = 0;
-        {
-            FILE *status = std::fopen("/proc/self/statm", "r");
-            ASSERT_EQ(1, std::fscanf(status, "%zu", &limit));
-            std::fclose(status);
-        }
-        limit = limit * platform_page_size() + 64 * MIB;
-        struct rlimit as = {limit, limit};
-        ASSERT_EQ(0, setrlimit(RLIMIT_AS, &as));
-        std::vector<char *> objects = allocate(100'000, 30 * MIB);
-        EXPECT_NE(nullptr, objects.back());
-        pthread_t thread;
-        ASSERT_EQ(0, pthread_create(
-                         &thread, nullptr, [](void *) { return heap_malloc(100); }, nullptr))
-            << "address space that nobody uses is left to others";
-        void *of_thread = nullptr;
-        pthread_join(thread, &of_thread);
-        EXPECT_NE(nullptr, of_thread);
-        heap_free(of_thread);
-        for (char *more : allocate(MIB, 100 * MIB)) objects.push_back(more);
-        EXPECT_EQ(nullptr, objects.back()) << "the limit was none";
-        free_all(objects);
-        space_walker::check();
-    });
-}
-
-#endif

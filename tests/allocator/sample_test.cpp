@@ -3,27 +3,12 @@
 #include "heap_isolated.h"
 #include "heap_subject.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <thread>
 #include <vector>
-
-namespace
-{
-bool refuses_metadata;
-}
-
-extern "C" {
-void *__real_space_metadata(size_t size);
-void *__wrap_space_metadata(size_t size)
-{
-    return refuses_metadata ? nullptr : __real_space_metadata(size);
-}
-}
 
 namespace
 {
@@ -65,17 +50,6 @@ const std::vector<struct sampled> &live()
 size_t live_count()
 {
     return live().size();
-}
-
-TEST(Sample, ALiveObjectIsFoundWithItsBytesAndItsSite)
-{
-    void *object = sampled(100);
-    const auto &found = live();
-    ASSERT_EQ(found.size(), 1u);
-    EXPECT_EQ(found[0].bytes, subject::usable_size(object) + subject::TAIL);
-    EXPECT_EQ(found[0].mean, size_t{ALL});
-    subject::release(object);
-    EXPECT_EQ(live_count(), 0u);
 }
 
 // ---- how a sample ends --------------------------------------------------------------------------------------------------
@@ -121,50 +95,6 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Ends, ::testing::Values(24, 48, 400, 3000, 20000
 
 // ---- bad days -----------------------------------------------------------------------------------------------------------
 
-// A recursion has a chain of its own at each depth and of each path: more than the table holds.
-void *allocate_by_path(unsigned path, unsigned depth)
-{
-    void *volatile object = nullptr;
-    // A number in the code behind each call, so that they are eight to the compiler.
-#define CALL(n)                                                                                                        \
-    case n:                                                                                                            \
-        object = allocate_by_path(path >> 3, depth - 1);                                                               \
-        __asm__ volatile("" ::"r"(n));                                                                                 \
-        break
-    if (depth == 0) return subject::allocate(40);
-    switch (path & 7) {
-        CALL(0);
-        CALL(1);
-        CALL(2);
-        CALL(3);
-        CALL(4);
-        CALL(5);
-        CALL(6);
-        CALL(7);
-    }
-#undef CALL
-    return object;
-}
-
-#ifdef __GLIBC__
-TEST(Sample, WhenThereAreTooManyCallSitesTheInnermostCallersAreKnown)
-{
-    enum { PATHS = 1 << 15, DEPTH = 5 };
-    std::vector<void *> objects;
-    set_mean(ALL);
-    for (unsigned path = 0; path < PATHS; path++) objects.push_back(allocate_by_path(path, DEPTH));
-    set_mean(NONE);
-    std::map<uint32_t, size_t> depths;
-    for (const auto &each : live()) {
-        ASSERT_NE(each.site, uint32_t{CALL_SITE_NONE});
-        depths[call_site_trace(each.site)->count]++;
-    }
-    EXPECT_GT(depths[1], PATHS / 20u);
-    EXPECT_LT(depths[1], PATHS / 5u);
-    for (void *object : objects) subject::release(object);
-}
-#endif
-
 #if !HEAPFIT_TEST_SANITIZED
 TEST(Sample, AForkedChildKeepsWhatItHasInherited)
 {
@@ -182,41 +112,6 @@ TEST(Sample, AForkedChildKeepsWhatItHasInherited)
     subject::release(object);
 }
 #endif
-
-TEST(Sample, ThreadsThatAllocateAndFreeForEachOtherLoseNoSample)
-{
-    enum { THREADS = 4, ROUNDS = 20000, PLACES = 512 };
-    static std::atomic<void *> places[PLACES];
-    set_mean(256);
-    std::atomic<bool> goes_on{true};
-    std::thread looker([&] {
-        while (goes_on) live_count();
-    });
-    std::vector<std::thread> threads;
-    for (unsigned number = 0; number < THREADS; number++)
-        threads.emplace_back([number] {
-            uint64_t random = number + 1;
-            for (int i = 0; i < ROUNDS; i++) {
-                size_t size = 16 + chance_draw(&random) % (i % 64 == 0 ? 100000 : 600);
-                auto *object = static_cast<char *>(subject::allocate(size));
-                memset(object, 0x55, size);
-                subject::release(places[chance_draw(&random) % PLACES].exchange(object));
-            }
-        });
-    for (auto &thread : threads) thread.join();
-    goes_on = false;
-    looker.join();
-    set_mean(NONE);
-    size_t bytes = 0;
-    for (const auto &each : live()) {
-        EXPECT_EQ(each.mean, 256u);
-        bytes += each.bytes;
-    }
-    EXPECT_GT(bytes, 0u);
-    for (auto &place : places) subject::release(place.exchange(nullptr));
-    EXPECT_EQ(live_count(), 0u);
-    EXPECT_EQ(sample_figures().missed, 0u);
-}
 
 // ---- what samples are worth ---------------------------------------------------------------------------------------------
 

@@ -4,26 +4,20 @@
 #include "figures.h"
 #include "heap_internals.h"
 #include "heap_isolated.h"
-#include "heap_walker.h"
 #include "heapfit/heapfit.h"
 #include "model.h"
-#include "patience.h"
 #include "space_walker.h"
-#include "stress_seed.h"
 
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
 
 namespace
 {
-
-constexpr unsigned LESS = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED ? 10 : 1;
 
 using figures::in_use;
 
@@ -41,7 +35,6 @@ template <typename Body> void with_limit(uint32_t limit, Body body)
         body();
         heap_trim();
         EXPECT_EQ(0u, in_use()) << "spans with no live block in them";
-        heap_walker::check(&heap_orphans);
         space_walker::check();
     });
 }
@@ -142,33 +135,6 @@ TEST(Sharing, WhatASharedHeapHoldsGoesBackWhenNobodyHasUsedItForAWhile)
         EXPECT_LT(0u, in_use());
         shared_step(now + AGE, AGE);
         EXPECT_EQ(0u, in_use());
-    });
-}
-
-// ---- all calls -----------------------------------------------------------------------------------------------------------
-
-void call_everything(uint64_t seed)
-{
-    EXPECT_EQ(nullptr, heap_malloc(OBJECT_MAX + 1));
-    model::Blocks blocks(seed, 8 * model::MIB); // aligned, zeroed, resized, large ones
-    for (unsigned i = 0; i < 4000 / LESS; i++) blocks.step(i % 1000 < 500 ? 70 : 30);
-    heap_trim();
-    blocks.check_all();
-    blocks.release_all();
-}
-
-TEST(Sharing, EveryCallWorks)
-{
-    SCOPED_TRACE(stress::how_to_repeat());
-    with_limit(1, [] {
-        std::vector<std::thread> threads;
-        for (uint64_t i = 0; i < 4; i++) {
-            threads.emplace_back([i] {
-                call_everything(stress::seed() + i);
-                EXPECT_TRUE(shares());
-            });
-        }
-        for (auto &thread : threads) thread.join();
     });
 }
 

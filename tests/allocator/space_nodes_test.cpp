@@ -5,9 +5,7 @@
 #include "space_runs.h"
 #include "stress_seed.h"
 
-#include <cstring>
 #include <map>
-#include <thread>
 #include <vector>
 
 namespace
@@ -15,9 +13,6 @@ namespace
 
 unsigned simulated_nodes = 2;
 thread_local unsigned simulated_node = 0;
-std::atomic<size_t> questions{0};
-std::atomic<bool> purging_is_refused{false};
-std::atomic<size_t> splits{0};
 
 } // namespace
 
@@ -30,19 +25,7 @@ unsigned __wrap_platform_node_count(void)
 }
 unsigned __wrap_platform_node(void)
 {
-    questions++;
     return simulated_node;
-}
-bool __real_platform_purge(void *start, size_t size);
-bool __wrap_platform_purge(void *start, size_t size)
-{
-    return !purging_is_refused && __real_platform_purge(start, size);
-}
-void __real_platform_split_huge_pages(void *start, size_t size);
-void __wrap_platform_split_huge_pages(void *start, size_t size)
-{
-    splits++;
-    __real_platform_split_huge_pages(start, size);
 }
 }
 
@@ -207,66 +190,6 @@ TEST(Nodes, ARandomWalkNeverMixesThem)
             } while ((walk.crossings() == 0 || !deadline.passed()) && !testing::Test::HasFailure());
         });
     }
-}
-
-// The same with real threads, each pinned to a node, which release each other's runs.
-class Exchange
-{
-  public:
-    // Leaves a run for others, and returns one that has been left, or nullptr.
-    struct span *swap(struct span *run, size_t place)
-    {
-        // Acquire and release: the run's descriptor and contents go with it.
-        return places_[place % PLACES].exchange(run, std::memory_order_acq_rel);
-    }
-
-  private:
-    static constexpr size_t PLACES = 8;
-    std::atomic<struct span *> places_[PLACES] = {};
-};
-
-void allocate_on_node(unsigned node, uint64_t seed, const std::atomic<bool> &done, Exchange &exchange)
-{
-    simulated_node = node;
-    stress::Random random(seed);
-    while (!done && !stress::failed()) {
-        bool zeroed = false;
-        struct span *run = space_acquire(static_cast<uint32_t>(random.between(1, 60)), 1, SPAN_LARGE, &zeroed);
-        if (run == nullptr) continue;
-        for (uint32_t i = 0; i < run->run_spans; i++) {
-            ASSERT_EQ(zeroed ? NO_STAMP : stamp_of_node(node), *stamp_of(run, i));
-            *stamp_of(run, i) = stamp_of_node(node);
-        }
-        struct span *released = random.chance(70) ? exchange.swap(run, random.next()) : run;
-        if (released != nullptr) space_release(released);
-    }
-}
-
-TEST(Nodes, ThreadsGetMemoryOfTheirOwnOrNone)
-{
-    SCOPED_TRACE(stress::how_to_repeat());
-    in_new_space_of_nodes(2, [] {
-        std::atomic<bool> done{false};
-        Exchange exchange;
-        std::vector<std::thread> threads;
-        for (unsigned i = 0; i < 4; i++)
-            threads.emplace_back([&, i] { allocate_on_node(i % 2, stress::seed() + i, done, exchange); });
-        stress::Random random(stress::seed());
-        stress::Deadline deadline(2);
-        while (!deadline.passed()) {
-            space_settings.shared_dirty_max = random.chance(50) ? SIZE_MAX : random.below(100) * SPAN_SIZE;
-            if (random.chance(10)) space_purge_all();
-            std::this_thread::yield();
-        }
-        done = true;
-        for (auto &thread : threads) thread.join();
-        for (size_t place = 0; place < 8; place++) {
-            struct span *left = exchange.swap(nullptr, place);
-            if (left != nullptr) space_release(left);
-        }
-        space_purge_all();
-        EXPECT_EQ(0u, figures_now().handed_out);
-    });
 }
 
 } // namespace

@@ -4,9 +4,7 @@
 #include "new_heap.h"
 #include "stress_seed.h"
 
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -14,8 +12,6 @@ namespace
 {
 
 constexpr size_t MIB = size_t{1} << 20;
-// Sanitizers make a call some ten times slower.
-constexpr unsigned SHARE = HEAPFIT_TEST_SANITIZED ? 20 : 1;
 
 using figures::in_use;
 
@@ -51,33 +47,36 @@ TEST(Heap, AThreadThatRestsAfterItHasFreedMuchGivesItBack)
     });
 }
 
-// ---- threads are born and die ------------------------------------------------------------------------------------------
-
-// The last blocks of dead threads are freed by the main thread, late and in another order.
-TEST(Threads, BlocksThatOutliveTheirThreadsGiveTheirMemoryBack)
+// While the owner examines its sparse spans, another thread frees blocks in them: what is on its way is not free yet.
+TEST(Heap, SparseSpansAreTidiedWhileOthersFreeTheirBlocks)
 {
-    in_new_heap([] {
-        constexpr size_t THREADS_BORN = 10'000 / SHARE, LIVE = 500;
-        std::vector<void *> alive(LIVE, nullptr);
-        stress::Random random(7);
-        size_t peak = 0;
-        for (size_t i = 0; i < THREADS_BORN; i++) {
-            void *survivor = nullptr;
-            std::thread([&survivor] {
-                void *others[20];
-                for (auto &other : others) other = heap_malloc(1000);
-                survivor = heap_malloc(1000);
-                for (void *other : others) heap_free(other);
-            }).join();
-            void *&place = alive[random.below(LIVE)];
-            heap_free(place);
-            place = survivor;
-            peak = std::max(peak, in_use());
+    isolated::expect_passes([] {
+        space_settings.decay_ms = 0;
+        constexpr size_t KEPT = 4096;
+        static std::atomic<void *> kept[KEPT];
+        static std::atomic<bool> stop;
+        std::thread other([] {
+            stress::Random random(3);
+            while (!stop) heap_free(kept[random.below(KEPT)].exchange(nullptr));
+        });
+        stress::Random random(stress::seed());
+        stress::Deadline deadline(4);
+        while (!deadline.passed() && !stress::failed()) {
+            size_t size = 16 * random.between(1, 8);
+            for (int i = 0; i < 20000; i++) {
+                auto *block = static_cast<unsigned char *>(heap_malloc(size));
+                ASSERT_NE(nullptr, block);
+                std::memset(block, 0xAA, size);
+                if (random.below(100) == 0)
+                    block = static_cast<unsigned char *>(kept[random.below(KEPT)].exchange(block));
+                heap_free(block);
+            }
         }
-        // A survivor may have a span to itself, at the very worst.
-        EXPECT_LE(peak, LIVE * 4096 + 4 * MIB);
-        for (void *block : alive) heap_free(block);
+        stop = true;
+        other.join();
+        for (auto &place : kept) heap_free(place);
         heap_trim();
+        space_walker::check();
         EXPECT_EQ(0u, in_use());
     });
 }

@@ -114,8 +114,6 @@ static UNTOLD void owner_becomes(enum platform_sleep state)
 /* What a handler does that has interrupted the thread is to be taken for nothing else: so it only runs, as far as this goes. */
 UNTOLD enum platform_sleep platform_thread_sleep(int32_t number, const void *local)
 {
-    (void)number;
-    (void)local;
     memory_lock_wanted(&scheduler);
     memory_lock_taken(&scheduler);
     enum platform_sleep state = owner_state;
@@ -145,17 +143,12 @@ static UNTOLD bool is_changed(const void *word)
 /* A thread that waits for a claim sleeps in a system call, too. */
 UNTOLD void platform_wait(_Atomic(uint32_t) *word, uint32_t expected, uint32_t timeout_us)
 {
-    (void)expected;
-    (void)timeout_us;
     owner_becomes(THREAD_SLEEPS);
     while (!is_changed((const void *)word)) interleave_wait(is_changed, (const void *)word);
     owner_becomes(THREAD_RUNS);
 }
 
-void platform_wake(_Atomic(uint32_t) *word)
-{
-    (void)word;
-}
+void platform_wake(_Atomic(uint32_t) *word) {}
 
 void platform_copy_look(void) {}
 
@@ -205,7 +198,6 @@ void heap_return_bin(struct heap *its, unsigned bin)
 
 void remote_lent_flush(struct heap *its)
 {
-    (void)its;
     collected = 0;
 }
 
@@ -221,68 +213,46 @@ void heap_give_back_empty(struct heap *its)
 
 uint32_t cache_detach(struct heap *its, uint32_t chain)
 {
-    (void)its;
     return chain;
 }
 
-void cache_release(uint32_t chain)
-{
-    (void)chain;
-}
+void cache_release(uint32_t chain) {}
 
-void heap_purge_pages(struct heap *its, uint32_t spans)
-{
-    (void)its;
-    (void)spans;
-}
+void heap_purge_pages(struct heap *its, uint32_t spans) {}
 
 bool remote_inbox_hold(struct heap *its, bool (*is_awaited_)(const struct heap *its), uint32_t *spans)
 {
-    (void)its;
-    (void)is_awaited_;
     *spans = 0;
     return true;
 }
 
 bool remote_inbox_give_away(struct heap *its, uint32_t *chain)
 {
-    (void)its;
-    (void)chain;
     return false;
 }
 
 uintptr_t remote_inbox_put_back(struct heap *its)
 {
-    (void)its;
     return 0;
 }
 
 void span_give_away(struct heap *its, struct span *span, uint32_t *chain)
 {
-    (void)its;
-    (void)span;
-    (void)chain;
     interleave_fail("a span is given away of which blocks live");
 }
 
 void span_purge_resting(struct heap *its, struct span *span, uintptr_t head)
 {
-    (void)its;
-    (void)span;
-    (void)head;
     interleave_fail("a span is purged that is not sparse");
 }
 
 void check_link_failed(const void *block)
 {
-    (void)block;
     interleave_fail("a link leads nowhere");
 }
 
 void check_bin_failed(const struct heap *its, unsigned bin)
 {
-    (void)its;
-    (void)bin;
     interleave_fail("the first block of a bin is not free");
 }
 
@@ -309,7 +279,6 @@ static void refill(struct heap *its)
 
 void *heap_malloc_slow(size_t size, struct heap *its)
 {
-    (void)size;
     bool entering = its->size == 0;
     if (entering) its = thread_heap_own();
     uint32_t entered = entering ? heap_enter(its) : 0;
@@ -330,22 +299,16 @@ void heap_free_slow(void *pointer, struct heap *its)
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *its)
 {
-    (void)size;
     heap_free_slow(pointer, its);
 }
 
-void span_countdown_ended(struct span *span, struct heap *its)
-{
-    (void)span;
-    (void)its;
-}
+void span_countdown_ended(struct span *span, struct heap *its) {}
 
 /* What remote_free does in heap->outbox, which it reaches without being inside. */
 static void collect(void)
 {
-    struct heap *its = thread_heap_own();
+    (void)thread_heap_own();
     collected++;
-    (void)its;
 }
 
 /* ---- the scenarios ----------------------------------------------------------------------------------------------------- */

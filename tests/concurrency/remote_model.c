@@ -125,14 +125,11 @@ UNTOLD bool platform_lock_mend(platform_lock *lock)
 
 void platform_fork_watch(void (*mend)(void))
 {
-    (void)mend; /* our handler is the child's first */
+    /* our handler is the child's first */
 }
 
 /* Nor are there copies without handlers. */
-void platform_copy_watch(void (*mend)(void))
-{
-    (void)mend;
-}
+void platform_copy_watch(void (*mend)(void)) {}
 
 void platform_copy_look(void) {}
 
@@ -145,7 +142,6 @@ void platform_thread_exit_hook(void (*hook)(void *))
 
 bool platform_thread_exit_arm(void *argument)
 {
-    (void)argument;
     return true;
 }
 
@@ -285,7 +281,6 @@ static _Atomic(int) freed_of_0; /* blocks, by the program */
 /* All its blocks have been freed, though its owner does not know. */
 void span_give_away(struct heap *heap, struct span *span, uint32_t *chain)
 {
-    (void)chain;
     if (latest_owner(span) != heap) interleave_fail("a span is given away by a heap that does not own it");
     if (freed_of_0 != BLOCKS) interleave_fail("a span is given away of which a block lives");
     for (int block = 0; block < BLOCKS; block++) blocks[span_index(span)][block] = FREED;
@@ -293,53 +288,30 @@ void span_give_away(struct heap *heap, struct span *span, uint32_t *chain)
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
 }
 
-void heap_flush(struct heap *heap)
-{
-    (void)heap;
-}
+void heap_flush(struct heap *heap) {}
 
-void heap_chores_look(struct heap *heap)
-{
-    (void)heap;
-}
+void heap_chores_look(struct heap *heap) {}
 
-void heap_chores_expect(struct heap *heap)
-{
-    (void)heap;
-}
+void heap_chores_expect(struct heap *heap) {}
 
 void heap_orphans_look(void) {}
 
 enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
 {
-    (void)heap;
-    (void)now;
-    (void)age_ms;
-    (void)chain;
     return CHORES_NONE;
 }
 
 enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain, struct heap **lent)
 {
-    (void)heap;
-    (void)now;
-    (void)age_ms;
-    (void)chain;
-    (void)lent;
     return CHORES_NONE;
 }
 
 enum chores_left idle_tend_lent(struct heap *heap, uint64_t now)
 {
-    (void)heap;
-    (void)now;
     return CHORES_NONE;
 }
 
-void heap_wait_for_claim(struct heap *heap)
-{
-    (void)heap;
-}
+void heap_wait_for_claim(struct heap *heap) {}
 
 /* Nor lends one: lent_model.c. */
 struct heap *heap_fetch(void)
@@ -363,10 +335,7 @@ void heap_take_restored(struct heap *heap, struct span *span, uint32_t live)
     (void)live;
 }
 
-void heap_background_start(const void *caller)
-{
-    (void)caller;
-}
+void heap_background_start(const void *caller) {}
 
 /* Nobody claims a heap but who plays it. */
 void heap_background_thread_leaves(void) {}
@@ -383,7 +352,6 @@ uint64_t platform_clock_ms(void)
 
 bool platform_lock_is_awaited(const platform_lock *lock)
 {
-    (void)lock;
     return false;
 }
 
@@ -399,30 +367,21 @@ uint64_t platform_process_identity(void)
 
 bool platform_thread_exists(int32_t number)
 {
-    (void)number;
     return true;
 }
 
 /* No heap keeps free spans here. */
-void cache_start(struct span_cache *cache)
-{
-    (void)cache;
-}
+void cache_start(struct span_cache *cache) {}
 
 uint32_t cache_detach(struct heap *heap, uint32_t chain)
 {
-    (void)heap;
     return chain;
 }
 
-void cache_release(uint32_t chain)
-{
-    (void)chain;
-}
+void cache_release(uint32_t chain) {}
 
 size_t cache_bytes(const struct heap *heap)
 {
-    (void)heap;
     return 0;
 }
 
@@ -438,40 +397,32 @@ void heap_locked_give_back(struct heap *heap)
 
 enum chores_left heap_locked_step(struct heap *heap)
 {
-    (void)heap;
     return CHORES_NONE;
 }
 
 void check_link_failed(const void *block)
 {
-    (void)block;
     interleave_fail("a block arrived that was not on its way");
 }
 
 void check_pointer_failed(const char *function, const void *pointer)
 {
-    (void)function;
-    (void)pointer;
     interleave_fail("a live block has no owner");
 }
 
 void check_double_free(const void *pointer)
 {
-    (void)pointer;
     if (may_accuse) interleave_end();
     interleave_fail("a block that is freed once is taken for freed twice");
 }
 
 bool check_list_contains(uintptr_t list, uintptr_t block)
 {
-    (void)list;
-    (void)block;
     return false;
 }
 
 void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
 {
-    (void)heap;
     if (blocks[span_index(span)][(block & (SPAN_SIZE - 1)) / BLOCK_BYTES] == FREED)
         check_double_free((const void *)block);
 }
@@ -581,7 +532,6 @@ static void exit_thread(void)
 
 static bool others_are_gone(const void *unused)
 {
-    (void)unused;
     return gone == 2;
 }
 
@@ -696,7 +646,6 @@ static void frees_three_in_batches_of_two(void)
 
 static UNTOLD bool is_told(const void *unused)
 {
-    (void)unused;
     return told;
 }
 

@@ -1,4 +1,4 @@
-/* Threads beside musl: small stacks, many that come and go, blocks that others free, and what runs when a thread ends. */
+/* Threads beside musl: small stacks, many that come and go, and what runs when a thread ends. */
 #include "check.h"
 
 #include <heapfit/heapfit.h>
@@ -87,38 +87,6 @@ static int way_churn(void)
     return 0;
 }
 
-/* ---- blocks that others free ----------------------------------------------------------------------------------------------- */
-
-enum { RING = 4096, PASSED = 400000 };
-
-static _Atomic(size_t *) ring[RING];
-
-static void *frees(void *argument)
-{
-    for (size_t i = 0; i < PASSED; i++) {
-        size_t *block;
-        while ((block = atomic_exchange(&ring[i % RING], NULL)) == NULL) nanosleep(&(struct timespec){0, 1000}, NULL);
-        CHECK(*block == i);
-        free(block);
-    }
-    return argument;
-}
-
-static int way_handed_over(void)
-{
-    pthread_t consumer = thread_of(0, frees, NULL);
-    for (size_t i = 0; i < PASSED; i++) {
-        size_t *block = malloc(sizeof *block + i % 200);
-        CHECK(block != NULL);
-        *block = i;
-        while (atomic_load(&ring[i % RING]) != NULL) nanosleep(&(struct timespec){0, 1000}, NULL);
-        atomic_store(&ring[i % RING], block);
-    }
-    pthread_join(consumer, NULL);
-    CHECK(resident() < 64 * MIB);
-    return 0;
-}
-
 /* ---- the end of a thread ------------------------------------------------------------------------------------------------------ */
 
 static pthread_key_t key;
@@ -160,7 +128,6 @@ int main(int count, char **words)
     } ways[] = {
         {"small_stacks", way_small_stacks},
         {"churn", way_churn},
-        {"handed_over", way_handed_over},
         {"destructors", way_destructors},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)

@@ -1,11 +1,9 @@
 // heapfit::allocator<T>: containers without virtual calls, and how an allocator follows them.
 
-#include <cstdint>
 #include <limits>
 #include <list>
 #include <map>
 #include <scoped_allocator>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -63,18 +61,6 @@ TEST(Allocator, AreEqualWhenTheirContextsAre)
     EXPECT_EQ(allocator<int>(allocator<char>(one)).context(), one.get());
 }
 
-TEST(Allocator, CopyOfAContainerLiesInTheThreadHeapUnlessOneIsNamed)
-{
-    const context home, other;
-    const vector<int> original(1000, 3, home);
-    const auto copy = original;
-    const vector<int> elsewhere(original, other);
-    EXPECT_EQ(copy.get_allocator().context(), nullptr);
-    EXPECT_TRUE(other.owns(elsewhere.data()));
-    EXPECT_EQ(copy, original);
-    EXPECT_EQ(elsewhere, original);
-}
-
 TEST(Allocator, AssignmentKeepsTheTargetsContext)
 {
     const context request, session;
@@ -87,20 +73,6 @@ TEST(Allocator, AssignmentKeepsTheTargetsContext)
     EXPECT_EQ(kept, vector<int>(1000, 3));
 }
 
-TEST(Allocator, OutlivesFreeAllWithContainersThatAreForgotten)
-{
-    context home;
-    for (int transaction = 0; transaction < 10; transaction++) {
-        using words = std::map<text, vector<int>, std::less<>, scoped<std::pair<const text, vector<int>>>>;
-        auto *forgotten = ::new (home.allocate(sizeof(words))) words(home.get());
-        for (int i = 0; i < 100; i++) (*forgotten)[text(long_word, home) + std::to_string(i).c_str()].resize(100, i);
-        ASSERT_EQ(forgotten->size(), 100u);
-        ASSERT_TRUE(home.owns(forgotten->begin()->second.data()));
-        home.free_all();
-        ASSERT_EQ(home.stats().live_bytes, 0u);
-    }
-}
-
 TEST(Allocator, ThrowsWhereNoSizeCanSayHowMany)
 {
     const context home;
@@ -109,16 +81,6 @@ TEST(Allocator, ThrowsWhereNoSizeCanSayHowMany)
     EXPECT_THROW(static_cast<void>(in_context.allocate(most)), std::bad_array_new_length);
     EXPECT_THROW(static_cast<void>(in_heap.allocate(most / 8)), std::bad_array_new_length);
     EXPECT_THROW(static_cast<void>(in_context.allocate(most / 16 - 1)), std::bad_alloc);
-}
-
-TEST(Allocator, OverAlignedElementsAreAligned)
-{
-    struct alignas(128) line {
-        char bytes[128];
-    };
-    const context home;
-    for (const auto &lines : {vector<line>(50, home), vector<line>(50)})
-        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(lines.data()) % 128, 0u);
 }
 
 } // namespace

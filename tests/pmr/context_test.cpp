@@ -76,18 +76,6 @@ TEST(Context, MemoryIsAlignedAsAsked)
     }
 }
 
-TEST(Context, FreeAllEndsEverythingAndKeepsTheMemoryAtHand)
-{
-    heapfit::context context;
-    for (int i = 0; i < 10000; i++) std::memset(context.allocate(64), i, 64);
-    EXPECT_EQ(context.stats().live_bytes, 640000u);
-    const std::size_t footprint = context.stats().footprint;
-    context.free_all();
-    EXPECT_EQ(context.stats().live_bytes, 0u);
-    EXPECT_EQ(context.stats().free_alls, 1u);
-    EXPECT_EQ(context.stats().footprint, footprint);
-}
-
 TEST(Context, MovingHandsOverTheContextAndLeavesAnEmptyHandle)
 {
     heapfit::context first;
@@ -119,17 +107,6 @@ TEST(Context, ReleaseAndAdoptMoveTheDutyToDestroy)
     }
     EXPECT_EQ(contexts_alive(), before);
     EXPECT_EQ(context, heapfit::context::adopt(nullptr));
-}
-
-TEST(Context, OwnsItsObjectsAndNoOthers)
-{
-    heapfit::context context, other;
-    void *object = context.allocate(10);
-    int local = 0;
-    EXPECT_TRUE(context.owns(object));
-    EXPECT_FALSE(other.owns(object));
-    EXPECT_FALSE(context.owns(&local));
-    EXPECT_FALSE(context.owns(nullptr));
 }
 
 TEST(Context, AtItsLimitItThrowsAndServesAgainOnceEmptied)

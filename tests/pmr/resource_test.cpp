@@ -1,15 +1,11 @@
 // The memory resources: std::pmr containers in contexts and in the thread heap.
 
-#include <cstdint>
 #include <limits>
 #include <list>
 #include <map>
-#include <memory>
-#include <stdexcept>
 #include <string>
 #include <thread>
 #include <unordered_map>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -87,31 +83,6 @@ TYPED_TEST(OwningResource, ReleaseForgetsContainersThatWereNeverDestroyed)
     }
 }
 
-TEST(ContextResource, KindsOfOwningResourcesAreWhatTheirNamesSay)
-{
-    heapfit::context_options contrary;
-    contrary.kind = heapfit::context_kind::region;
-    heapfit::defrag_dodging_resource dodging(contrary);
-    void *object = dodging.allocate(40);
-    dodging.deallocate(object, 40);
-    EXPECT_EQ(dodging.allocate(40), object);
-
-    heapfit::region_resource region;
-    object = region.allocate(40);
-    region.deallocate(object, 40);
-    EXPECT_NE(region.allocate(40), object);
-}
-
-TEST(ContextResource, NotOwningOneDiesBeforeItsContext)
-{
-    const context home;
-    auto resource = std::make_unique<context_resource>(home);
-    void *place = resource->allocate(sizeof(std::pmr::string));
-    const char *bytes = (::new (place) std::pmr::string(long_word, resource.get()))->data(); // never destroyed
-    resource.reset();
-    EXPECT_EQ(std::string(bytes), long_word);
-}
-
 TEST(ContextResource, IsEqualToEveryResourceOverTheSameContext)
 {
     const context one, other;
@@ -164,21 +135,6 @@ TEST(ContextResource, AContainerAtTheLimitKeepsWhatItHas)
     for (std::size_t i = 0; i < numbers.size(); i++) ASSERT_EQ(numbers[i], static_cast<int>(i));
 }
 
-TEST(ContextResource, OverAlignedElementsAreAligned)
-{
-    struct alignas(256) line {
-        char bytes[256];
-    };
-    heapfit::defrag_dodging_resource dodging;
-    heapfit::region_resource region;
-    for (std::pmr::memory_resource *resource :
-         {static_cast<std::pmr::memory_resource *>(&dodging), static_cast<std::pmr::memory_resource *>(&region),
-          heapfit::thread_heap()}) {
-        std::pmr::list<line> lines(20, resource);
-        for (const auto &each : lines) EXPECT_EQ(reinterpret_cast<std::uintptr_t>(&each) % 256, 0u);
-    }
-}
-
 TEST(ThreadHeap, IsOneResourceThatAnyThreadFreesTo)
 {
     EXPECT_EQ(heapfit::thread_heap(), heapfit::thread_heap());
@@ -188,18 +144,6 @@ TEST(ThreadHeap, IsOneResourceThatAnyThreadFreesTo)
     std::thread([freed = std::move(numbers)]() mutable {
         freed = std::pmr::vector<int>(heapfit::thread_heap());
     }).join();
-}
-
-TEST(ThreadHeap, IsMeantEvenWhileTheThreadHasSwitched)
-{
-    const context home;
-    std::pmr::vector<int> cache(heapfit::thread_heap());
-    {
-        const heapfit::switch_to request(home);
-        cache.resize(1000, 5);
-        EXPECT_EQ(hf_context_current(), home.get());
-    }
-    EXPECT_FALSE(home.owns(cache.data()));
 }
 
 TEST(ThreadHeap, ThrowsWhenASizeCannotBe)

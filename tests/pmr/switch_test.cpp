@@ -1,5 +1,5 @@
 // heapfit::switch_to: what it diverts and where it goes back to. hf_malloc stands for malloc here, so that the tests run with
-// instrumented libraries too; switch_malloc_test.cpp has malloc itself.
+// instrumented libraries too.
 
 #include <stdexcept>
 #include <thread>
@@ -21,20 +21,6 @@ bool allocates_in(const context &home)
     const bool inside = home.owns(object);
     hf_free(object);
     return inside;
-}
-
-TEST(SwitchTo, DivertsWhileItLives)
-{
-    const context home;
-    EXPECT_FALSE(allocates_in(home));
-    {
-        const switch_to guard(home);
-        EXPECT_EQ(hf_context_current(), home.get());
-        EXPECT_EQ(guard.before(), nullptr);
-        EXPECT_TRUE(allocates_in(home));
-    }
-    EXPECT_EQ(hf_context_current(), nullptr);
-    EXPECT_FALSE(allocates_in(home));
 }
 
 TEST(SwitchTo, NestsAndGoesBackStepByStep)

@@ -65,9 +65,13 @@ def soname(library: Path) -> str:
         return next(str(tag.soname) for tag in dynamic.iter_tags("DT_SONAME"))
 
 
-def _library_lines(library: Path) -> Iterator[str]:
+def _library_lines(library: Path, default: Path) -> Iterator[str]:
     yield soname(library)
-    for name, version in sorted(exports(library).items()):
+    names, of_default = exports(library).items(), exports(default).items()
+    if library != default and of_default <= names:
+        yield f"    all of {soname(default)}"
+        names -= of_default
+    for name, version in sorted(names):
         yield f"    {name} {version}".rstrip()
 
 
@@ -159,7 +163,7 @@ def _name(entry: DIE) -> str:
 def described() -> str:
     """Return the whole interface as the built libraries and the header have it now."""
     libraries = [paths.library(variant) for variant in LIBRARIES]
-    lines = [line for library in libraries for line in _library_lines(library)]
+    lines = [line for library in libraries for line in _library_lines(library, libraries[0])]
     ours = sorted(name for name in exports(libraries[0]) if name.startswith("hf_"))
     declared = (ROOT / "include" / "heapfit" / "heapfit.h").read_text()
     # What gdb's script asks the library for is in no public header.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -201,27 +200,6 @@ def test_the_command_records_for_a_time_and_says_how_long_the_process_stood_stil
         program.end()
 
 
-def test_a_recording_that_its_file_has_no_room_for_is_said_to_have_ended_early(
-    subject: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "trace.hft"
-    with running([subject, "churn", "2"]) as program:
-        resource.prlimit(program.pid, resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
-        command = [sys.executable, "-m", "heapfit", "record", "--pid", str(program.pid)]
-        done = subprocess.run(
-            [*command, "--for", "60s", "-o", str(file)],
-            env=os.environ | {"PYTHONPATH": str(ROOT / "lab")},
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-        )
-        program.end()
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("heapfit: the recording ended early: ")
-    assert examine(file).events > 0
-    assert examine(file).size <= 100 << 10
-
-
 def test_ctrl_c_ends_the_recording_and_not_the_program(subject: Path, tmp_path: Path) -> None:
     file = tmp_path / "trace.hft"
     with running([subject, "churn", "2"]) as program:
@@ -383,11 +361,6 @@ def test_a_killed_attacher_leaves_the_program_running(
 # ---------------------------------------------------------------------------------------- refusals
 
 
-def test_no_process_is_refused() -> None:
-    done = attacher(1 << 22, Path("/tmp/none.hft"))
-    assert (done.returncode, done.stderr) == (1, f"there is no process {1 << 22}\n")
-
-
 def test_a_static_program_is_refused(tmp_path: Path) -> None:
     source, program = tmp_path / "static.c", tmp_path / "static"
     source.write_text("#include <unistd.h>\nint main(void) { pause(); return 0; }\n")
@@ -493,14 +466,6 @@ def _size(pid: int) -> str:
     return re.findall(r"^VmSize:\s*(\d+ kB)", status, re.MULTILINE)[0]
 
 
-def test_a_file_that_the_process_cannot_write_is_refused(subject: Path, tmp_path: Path) -> None:
-    with running([subject, "churn", "1"]) as program:
-        done = attacher(program.pid, tmp_path / "no-such-folder" / "trace.hft")
-        assert done.stderr == f"process {program.pid}: there is no such folder\n"
-        record_for(program.pid, tmp_path / "trace.hft", 0.1)
-        program.end()
-
-
 def test_a_process_that_is_being_recorded_is_refused(subject: Path, tmp_path: Path) -> None:
     with running([subject, "churn", "1"]) as program:
         assert attacher(program.pid, tmp_path / "first.hft").returncode == 0
@@ -508,16 +473,6 @@ def test_a_process_that_is_being_recorded_is_refused(subject: Path, tmp_path: Pa
             attach(program.pid, tmp_path / "second.hft", RecordOptions())
         assert "a recording of it is being made" in attacher(program.pid, tmp_path / "2.hft").stderr
         stop(program.pid)
-        program.end()
-
-
-def test_only_one_attaches_at_a_time(subject: Path, tmp_path: Path) -> None:
-    with running([subject, "churn", "1"]) as program:
-        with Path(f"/proc/{program.pid}/mem").open("rb", buffering=0) as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            done = attacher(program.pid, tmp_path / "none")
-            assert "is being attached to by another heapfit; try again" in done.stderr
-        record_for(program.pid, tmp_path / "trace.hft", 0.1)
         program.end()
 
 
@@ -535,30 +490,6 @@ def test_a_process_that_has_the_recorder_is_asked_to_record(subject: Path, tmp_p
         follow(attached, lambda: True, 0)
         program.end()
     assert examine(file).events > 0
-
-
-PYTHON = """
-import sys, threading
-over = False
-def work():
-    while not over:
-        rows = [{"n": i, "s": "x" * (i % 700)} for i in range(300)]
-        assert sum(len(each["s"]) for each in rows) == sum(i % 700 for i in range(300))
-threads = [threading.Thread(target=work) for _ in range(3)]
-[each.start() for each in threads]
-print("ready", flush=True)
-sys.stdin.read()
-over = True
-[each.join() for each in threads]
-print("right")
-"""
-
-
-def test_an_interpreter_bears_many_attachments(tmp_path: Path) -> None:
-    with running(["/usr/bin/python3", "-c", PYTHON]) as program:
-        for number in range(10):
-            record_for(program.pid, tmp_path / f"{number}.hft", 0.05)
-        program.end()
 
 
 @contextmanager

@@ -183,11 +183,6 @@ def test_hardened_faults_are_reported_a_few_times(
     assert all(line.endswith(kind) for line in lines)
 
 
-def test_nothing_is_said_without_the_option(guarded: Path, library: Path) -> None:
-    report = run(guarded, library, "", "overflow")
-    assert (report.returncode, report.line) == (0, "")
-
-
 ROOT = Path(__file__).parents[2]
 
 

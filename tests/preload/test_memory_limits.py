@@ -55,11 +55,6 @@ class Group:
         """Set the limit anew. Version 1 refuses one below what cannot be taken away."""
         (self._folder / self._limit).write_text(str(mebibytes * MIB))
 
-    def used_mib(self) -> float:
-        """Return what the kernel counts."""
-        name = {"memory.max": "memory.current"}.get(self._limit, "memory.usage_in_bytes")
-        return int((self._folder / name).read_text()) / MIB
-
 
 @pytest.fixture
 def group() -> Iterator[Group]:

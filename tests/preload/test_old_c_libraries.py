@@ -1,7 +1,7 @@
 """What is built on a newer system runs under glibc 2.28 too: no library asks for what came later.
 
-What ours does there, without what came later, is looked at by api_programs.threads_library_comes_*,
-frame_old and pools_code_old of the native tests.
+What ours does there, without what came later, is looked at by api_programs.threads_library_comes_*
+and api_programs.stacks_without_the_linkers_help of the native tests.
 """
 
 from __future__ import annotations

@@ -97,12 +97,6 @@ PROGRAMS = [
         packages=["php-cli"],
         environment={"USE_ZEND_ALLOC": "0"},
     ),
-    Program(
-        name="bash",
-        command=["bash", "{programs}/words.bash"],
-        loaded_in={"bash"},
-        packages=["bash"],
-    ),
 ]
 
 

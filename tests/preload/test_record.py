@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from heapfit import paths
 from heapfit.symbols import build_id
-from heapfit.trace.native import FREE, INNERMOST, REALLOC
+from heapfit.trace.native import FREE, INNERMOST, MALLOC, REALLOC
 from heapfit.trace.sites import parse_mappings
 from trace_file import Trace, read_trace
 
@@ -198,13 +198,6 @@ def test_modules_have_the_build_ids_of_what_was_mapped(recording: Recording) -> 
     assert noted[str(recording.subject)]
 
 
-def test_threads_have_their_names_and_later_ones_too(recording: Recording) -> None:
-    recording.run("named_thread", options="flush_ms:20")
-    trace = recording.whole()
-    assert [thread.name for thread in trace.threads] == ["second"]
-    assert trace.threads[0].tid == trace.info["pid"]
-
-
 @pytest.mark.gate
 def test_a_realloc_is_one_event_with_its_site(recording: Recording) -> None:
     recording.run("reallocs", options="sites:2")
@@ -228,6 +221,58 @@ def test_sites_have_a_limit_which_the_file_tells(recording: Recording) -> None:
     assert len(ours) == 25000
     assert ours[0][0] != 0, "it has callers"
     assert ours[-1] == (0, ours[0][1]), "the same call, without them"
+
+
+@pytest.mark.gate
+def test_each_form_of_allocating_and_freeing_is_noted_once(
+    recording: Recording, tmp_path: Path
+) -> None:
+    """Also where a new-handler throws; and what fails is noted where that is returned."""
+    program = tmp_path / "forms"
+    source = SUBJECT.with_name("record_forms.cpp")
+    options = ["-std=c++17", "-fno-builtin", "-w"]
+    subprocess.run(["g++", *options, source, "-o", program], check=True)
+    result = _run([program], recording.environment(""))
+    assert (result.returncode, result.stderr) == (0, "")
+    trace = recording.whole()
+    for line in result.stdout.splitlines():
+        born, freed, alignment, size = map(int, line.split()[:4])
+        address = int(line.split()[4], 16)
+        at, birth = next((i, event) for i, event in enumerate(trace.events) if event.size == size)
+        assert (birth.kind, birth.address) == (born, address), line
+        assert address % (alignment or 1) == 0
+        end = next(event for event in trace.events[at + 1 :] if event.address == address)
+        assert end.kind == freed, line
+    sizes = Counter(trace.sizes())
+    assert sizes[1_000_001] == sizes[1_000_024] == 1
+    failed = [event for event in trace.events if event.size == 1 << 63]
+    # Of 24 forms, eight operators throw.
+    assert (len(failed), {event.address for event in failed}) == (16, {0})
+
+
+def test_the_documented_example_of_a_file_is_read_as_it_is_explained(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/trace-format.md").read_text()
+    _, _, block = page.partition("```hex\n")
+    lines = block.partition("```")[0].splitlines()
+    file = tmp_path / "example.hft"
+    file.write_bytes(bytes.fromhex("".join(line.partition("#")[0] for line in lines)))
+    trace = read_trace(file)
+    assert not trace.is_damaged()
+    assert trace.info == {"pid": 7, "ticks_per_second_guess": 1000000000}
+    assert trace.end == {"reason": "exit"}
+    assert [(each.kind, each.address, each.size) for each in trace.events] == [
+        (MALLOC, 0x55D0C2A412A0, 24),
+        (MALLOC, 0x55D0C2A412C0, 20),
+        (FREE, 0x55D0C2A412A0, 0),
+    ]
+
+
+@pytest.mark.gate
+def test_of_a_sample_some_calls_are_noted(recording: Recording) -> None:
+    recording.run("churn", 200_000, options="sample:10000")
+    trace = recording.whole()
+    assert trace.info["sample"] == 10000
+    assert 10 < len(trace.events) < 100_000
 
 
 # ---- ends ----------------------------------------------------------------------------------------
@@ -429,22 +474,6 @@ def test_a_file_that_cannot_be_made_is_said_once(
     assert (tmp_path / "fifo").is_fifo()
 
 
-def test_a_recording_of_another_time_is_replaced(recording: Recording) -> None:
-    recording.file.write_text("another")
-    recording.run("return")
-    assert recording.files() == ["trace.hft"]
-    assert batches(recording.whole()) == {1: BLOCKS}
-
-
-def test_the_path_may_name_the_process(recording: Recording) -> None:
-    environment = recording.environment("") | {"HEAPFIT_RECORD": "trace.%p"}
-    subprocess.run(
-        [recording.subject, "return"], env=environment, check=False, cwd=recording.folder
-    )
-    (name,) = recording.files()
-    assert read_trace(recording.folder / name).info["pid"] == int(name.removeprefix("trace."))
-
-
 def test_a_program_may_have_no_stderr(recording: Recording) -> None:
     """Its number is free then, and must not become that of a file which the recorder needs."""
     recording.run("main_leaves", prepare=lambda: os.close(2))
@@ -567,19 +596,6 @@ def test_a_recording_over_another_allocator(recording: Recording) -> None:
 # ---- from outside --------------------------------------------------------------------------------
 
 
-def test_status_tells_of_the_file(recording: Recording) -> None:
-    with recording.running("wait") as process:
-        await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
-        await_true(lambda: batches(recording.trace()) == {1: BLOCKS})
-        answer = ask(process, "status")
-        assert answer["ok"]
-        assert answer["recording"]
-        assert answer["file"] == str(recording.file)
-        assert answer["events"] >= 2 * BLOCKS
-        assert answer["lost"] == 0
-        assert 0 < answer["bytes"] <= recording.file.stat().st_size
-
-
 def test_recordings_one_after_the_other(recording: Recording) -> None:
     go = recording.folder / "go"
     with recording.running("wait", go, options="start:later,sites:2") as process:
@@ -603,16 +619,6 @@ def test_recordings_one_after_the_other(recording: Recording) -> None:
         assert process.wait(PATIENCE_S) == CODE
     assert batches(recording.whole(".4")) == {2: BLOCKS}
     assert len(recording.whole(".4").sites) > 1
-
-
-@pytest.mark.parametrize("request_line", ["begin", "x" * 400])
-def test_a_wrong_request_is_answered(recording: Recording, request_line: str) -> None:
-    with recording.running("wait") as process:
-        await_true(lambda: recording.file.exists())
-        answer = ask(process, request_line)
-        assert not answer["ok"]
-        assert answer["error"]
-        assert ask(process, "status")["ok"]
 
 
 def test_a_recording_may_end_by_itself(recording: Recording) -> None:

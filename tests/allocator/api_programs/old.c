@@ -2,6 +2,7 @@
  * one after the other, and forks; what each thread took must be there for the next.
  *
  *     old late|never     when the allocator gets the functions that start threads, which it wants for one of its own
+ *     old overflow       what is read beyond a guarded object is reported, with stacks
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -38,6 +39,15 @@ static void run_threads(int count)
     }
 }
 
+static void overflow(void)
+{
+    for (volatile size_t beyond = 64;;) {
+        char *volatile object = malloc(64);
+        object[0] = ((volatile char *)object)[beyond];
+        free(object);
+    }
+}
+
 static long resident_kib(void)
 {
     long pages = 0;
@@ -59,6 +69,7 @@ static int threads(void)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "overflow") == 0) overflow();
     int others = argc == 2 && strcmp(argv[1], "late") == 0 ? 1 : 0;
     if (threads() != 1 + others) {
         fprintf(stderr, "%d threads instead of %d\n", threads(), 1 + others);

@@ -408,19 +408,6 @@ static void way_many_threads(char **arguments)
     require(pages * (size_t)sysconf(_SC_PAGESIZE) < most, "much address space is taken");
 }
 
-static void way_named_thread(char **arguments)
-{
-    (void)arguments;
-    prctl(PR_SET_NAME, "first \"name\"");
-    work(1);
-    usleep(300000);
-    prctl(PR_SET_NAME, "second");
-    for (int i = 0; i < 8; i++) {
-        work(2);
-        usleep(150000);
-    }
-}
-
 /* ---- the world around ------------------------------------------------------------------------------------------------------ */
 
 static void way_close_all(char **arguments)
@@ -508,7 +495,6 @@ static const struct way {
     {"daemon", way_daemon},
     {"main_leaves", way_main_leaves},
     {"many_threads", way_many_threads},
-    {"named_thread", way_named_thread},
     {"close_all", way_close_all},
     {"signals", way_signals},
     {"secure", way_secure},
