@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import load_benchmark
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice.noise import WORTH
 from heapfit.findings import Advice, AssumptionCheck
@@ -129,3 +131,13 @@ def test_reports_with_the_key_of_an_earlier_format_are_read() -> None:
     check = {"assumption": "normality", "test": "Shapiro-Wilk", "statistic": 0.9, "p": 0.3}
     assert not AssumptionCheck.model_validate({**check, "holds": True}).rejected
     assert AssumptionCheck.model_validate({**check, "rejected": True}).rejected
+
+
+def test_neither_the_choice_nor_notes_on_settings_are_false_more_often_than_promised() -> None:
+    """A small version of what `benchmarks/verdict_errors.py` simulates."""
+    benchmark = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "verdict_errors.py")
+    choice = benchmark.count_choices("normal", "as the program itself", 2, 6, 20_000, seed=1)
+    assert 0.2 < choice.chosen < 0.9
+    assert benchmark.keeps_promises(choice)
+    notes = benchmark.count_notes("normal", 4, 5, 2, 50, seed=1)
+    assert benchmark.keeps_promises(notes)
