@@ -9,10 +9,14 @@ are found, when one half of the treatments is slower than the other.
 
     .venv/bin/python benchmarks/verdict_errors.py --studies 10000 --json docs/results/verdict.json
 
-The comparisons with a baseline are counted by themselves. Prints a line for each design and kind of
-scatter. Exits 0 where the verdict keeps its promises (at most 5.5 % of studies with a false
-difference, at least 94 % with intervals that hold), 1 where it does not. `scripts/update-docs
-verdict` writes the stored result into docs/method.md.
+The comparisons with a baseline are counted by themselves. Two rules that rest on verdicts are
+simulated too, in studies of equal allocators: the choice between wall time and processor time
+(`statistics/deciding.py`), by the false differences of the metric that was chosen; and the notes on
+settings in which another allocator "costs significantly less", by the studies that have any.
+
+Prints a line for each design and kind of scatter. Exits 0 where the promises are kept (at most
+5.5 % of studies with a false difference or note, at least 94 % with intervals that hold), 1 where
+they are not. `scripts/update-docs verdict` writes the stored result into docs/method.md.
 """
 
 from __future__ import annotations
@@ -22,7 +26,9 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +38,18 @@ from scipy.stats import rankdata
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "lab"))
 
-from heapfit.records import SIGNIFICANT  # noqa: E402
+from heapfit.advice import recommend  # noqa: E402
+from heapfit.records import (  # noqa: E402
+    SIGNIFICANT,
+    Factor,
+    InstalledAllocator,
+    Metric,
+    Study,
+    Workload,
+    WorkloadRun,
+)
+from heapfit.statistics.deciding import decides  # noqa: E402
+from heapfit.statistics.observations import Readings  # noqa: E402
 from heapfit.statistics.studentized_range import critical  # noqa: E402
 from heapfit.statistics.verdict import Judged, judge, pairs  # noqa: E402
 
@@ -247,6 +264,140 @@ PROCEDURES: dict[str, Procedure] = {
 }
 DRAWN: dict[str, Procedure] = {"sign flips": sign_flips, "permutations": permutations}
 
+# ------------------------------------------------------------- the choice of a metric
+
+# Log(wall time / processor time) of every run, in spreads. Wall time contains processor time, so
+# the two are never independent.
+Waits = Callable[[np.random.Generator, tuple[int, int, int]], Floats]
+
+WAITS: dict[str, Waits] = {
+    "near the limit": lambda generator, shape: generator.exponential(0.4, shape),
+    "as the program itself": lambda generator, shape: generator.exponential(1.0, shape),
+    "in busy minutes": lambda generator, shape: (
+        generator.exponential(1.0, (shape[0], 1, shape[2])) * generator.exponential(1.0, shape)
+    ),
+}
+CHOICE_DESIGNS = tuple(product((2, 5), (3, 6, 10)))  # allocators, blocks
+# More studies of fewer designs: each of the hundreds of shares is to be told from 5 %.
+_CHOICE_STUDIES = 5
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the choice between wall and processor time came to in studies of equal treatments."""
+
+    scatter: str
+    waits: str
+    treatments: int
+    blocks: int
+    studies: int
+    chosen: float  # the share in which processor time decided
+    false: float  # any difference by the metric that decided, of all pairs
+    baseline: float  # likewise, of the pairs with the baseline
+
+
+def count_choices(
+    scatter: str, waits: str, treatments: int, blocks: int, studies: int, seed: int
+) -> Choice:
+    """Simulate studies in which wall time is processor time and waits."""
+    names = list(SCATTERS).index(scatter), list(WAITS).index(waits)
+    generator = np.random.default_rng([seed, *names, treatments, blocks])
+    chosen = false = of_baseline = 0
+    for size in _batches(studies, treatments**2 * blocks):
+        own = SCATTERS[scatter](generator, size, blocks, np.zeros(treatments))
+        wall = own * np.exp(SPREAD * WAITS[waits](generator, own.shape))
+        is_chosen = decides(wall[:, None], own[:, None])
+        decisive = np.where(is_chosen[:, None, None], own, wall)
+        chosen += int(is_chosen.sum())
+        false += int(verdict(decisive).any(axis=1).sum())
+        of_baseline += int(baseline(decisive).any(axis=1).sum())
+    shares = (each / studies for each in (chosen, false, of_baseline))
+    return Choice(scatter, waits, treatments, blocks, studies, *shares)
+
+
+def simulate_choices(studies: int, seed: int) -> Iterator[Choice]:
+    for scatter, waits in product(SCATTERS, WAITS):
+        for design in CHOICE_DESIGNS:
+            yield count_choices(scatter, waits, *design, _CHOICE_STUDIES * studies, seed)
+
+
+# ------------------------------------------------------------- notes on settings
+
+NOTES_SCATTERS = ("normal", "spreads from one to five times")
+NOTES_DESIGNS = tuple(product((2, 4, 6), (3, 5, 10), (2, 4)))  # allocators, blocks, settings
+# A recommendation takes as long as hundreds of simulated verdicts.
+_NOTES_SHARE = 20
+
+
+@dataclass(frozen=True)
+class Notes:
+    """How many studies of equal allocators have a note on any setting."""
+
+    scatter: str
+    treatments: int
+    blocks: int
+    settings: int
+    studies: int
+    false: float
+
+
+def count_notes(
+    scatter: str, treatments: int, blocks: int, settings: int, studies: int, seed: int
+) -> Notes:
+    """Simulate recommendations on time and memory among equal allocators."""
+    place = NOTES_SCATTERS.index(scatter)
+    generator = np.random.default_rng([seed, place, treatments, blocks, settings])
+    metrics = [
+        Metric(name=name, label=name, unit=unit, better="lower", source="")
+        for name, unit in (("wall_s", "s"), ("peak_rss_bytes", "bytes"))
+    ]
+    study = _study(treatments, settings, metrics)
+    cells = [(a, s, b) for a in range(treatments) for s in range(settings) for b in range(blocks)]
+    allocator, setting, block = (np.array(each) for each in zip(*cells, strict=True))
+    nothing = np.zeros(len(cells), dtype=np.int64)
+    false = 0
+    for _ in range(studies):
+        # So large that no difference is too small to matter.
+        figures = {
+            metric.name: 1e12
+            * SCATTERS[scatter](generator, settings, blocks, np.zeros(treatments))
+            .swapaxes(0, 1)
+            .ravel()
+            for metric in metrics
+        }
+        readings = Readings(
+            study, [], study.design(), [allocator, nothing, setting], np.arange(len(cells)), block,
+            nothing, figures, 0,
+        )  # fmt: skip
+        advice = recommend(readings, {})
+        leader = advice.standings[0].allocator
+        false += any(leader not in (each.best, *each.tied) for each in advice.by_setting)
+    return Notes(scatter, treatments, blocks, settings, studies, false / studies)
+
+
+def _study(treatments: int, settings: int, metrics: list[Metric]) -> Study:
+    run = WorkloadRun(command=["true"])
+    return Study.model_construct(
+        name="simulated",
+        command=run.command,
+        workload=Workload(name="simulated", title="", question="", run=run),
+        allocators=[
+            InstalledAllocator(name=f"{number}", title="", version="", library=None)
+            for number in range(treatments)
+        ],
+        baseline="0",
+        cores=[1],
+        factors=[Factor(name="size", levels=[f"{number}" for number in range(settings)])],
+        metrics=metrics,
+        primary_metric=metrics[0].name,
+    )
+
+
+def simulate_notes(studies: int, seed: int) -> Iterator[Notes]:
+    for scatter, design in product(NOTES_SCATTERS, NOTES_DESIGNS):
+        yield count_notes(scatter, *design, max(studies // _NOTES_SHARE, 1), seed)
+
+
 # ------------------------------------------------------------------ counting
 
 
@@ -317,20 +468,28 @@ def simulate(studies: int, seed: int) -> Iterator[Line]:
                 yield count(scatter, treatments, blocks, studies, seed)
 
 
-def keeps_promises(line: Line) -> bool:
-    """Whether the verdict's error and coverage are as promised."""
-    most = max(line.false["verdict"], line.false[BASELINE])
-    return most <= MOST_FALSE and line.coverage >= LEAST_COVERAGE
+def keeps_promises(line: Line | Choice | Notes) -> bool:
+    """Whether errors and coverage are as promised."""
+    if isinstance(line, Line):
+        most = max(line.false["verdict"], line.false[BASELINE])
+        return most <= MOST_FALSE and line.coverage >= LEAST_COVERAGE
+    most = max(line.false, line.baseline) if isinstance(line, Choice) else line.false
+    return most <= MOST_FALSE
 
 
-def said(line: Line) -> str:
+def said(line: Line | Choice | Notes) -> str:
+    design = f"{line.scatter}, {line.treatments} treatments, {line.blocks} blocks"
+    if isinstance(line, Choice):
+        return (
+            f"{design}, waits {line.waits}: processor time decides in {100 * line.chosen:.0f} %, "
+            f"false {100 * line.false:.1f} %, with the baseline {100 * line.baseline:.1f} %"
+        )
+    if isinstance(line, Notes):
+        return f"{design}, {line.settings} settings: false notes in {100 * line.false:.1f} %"
     numbers = [
         f"{name} {100 * line.false[name]:.1f}/{100 * line.power[name]:.0f}" for name in line.false
     ]
-    return (
-        f"{line.scatter}, {line.treatments} treatments, {line.blocks} blocks: covered "
-        f"{100 * line.coverage:.1f} %; false/found in %: {', '.join(numbers)}"
-    )
+    return f"{design}: covered {100 * line.coverage:.1f} %; false/found in %: {', '.join(numbers)}"
 
 
 def main() -> int:
@@ -339,14 +498,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="Keep the result there.")
     arguments = parser.parse_args()
-    lines = []
-    for line in simulate(arguments.studies, arguments.seed):
-        print(said(line), flush=True)
-        lines.append(line)
+    simulated: dict[str, list[Any]] = {}
+    for name, part in (
+        ("lines", simulate),
+        ("choices", simulate_choices),
+        ("notes", simulate_notes),
+    ):
+        for line in part(arguments.studies, arguments.seed):
+            print(said(line), flush=True)
+            simulated.setdefault(name, []).append(line)
     if arguments.json:
-        kept = {"seed": arguments.seed, "lines": [asdict(line) for line in lines]}
-        arguments.json.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
-    broken = [line for line in lines if not keeps_promises(line)]
+        kept = {name: [asdict(line) for line in lines] for name, lines in simulated.items()}
+        text = json.dumps({"seed": arguments.seed, **kept}, indent=1)
+        arguments.json.write_text(f"{text}\n", encoding="utf-8")
+    broken = [line for lines in simulated.values() for line in lines if not keeps_promises(line)]
     for line in broken:
         print(f"NOT KEPT: {said(line)}")
     return 1 if broken else 0

@@ -46,12 +46,11 @@ void check_pointer_failed(const char *function, const void *pointer)
 {
     size_t offset = space_offset(pointer);
     if (space_offset_is_foreign(offset)) {
-        platform_message(
-            "%s of a foreign pointer: %p was not allocated by heapfit%s", function, pointer,
-            heap_settings.malloc_is_another
-                ? ", which was loaded when the program had another malloc: preload it (LD_PRELOAD), or link "
-                  "the program with it"
-                : "");
+        if (heap_settings.malloc_is_another)
+            platform_message(
+                "%s of a foreign pointer: %p is of the malloc that the program had before it loaded heapfit", function,
+                pointer);
+        else platform_message("%s of a foreign pointer: %p was not allocated by heapfit", function, pointer);
         platform_abort();
     }
     const struct span *span = span_of_offset(offset);

@@ -6,9 +6,9 @@ from them. As in `records.py`, plain data.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from heapfit.records import Record, Verdict
 
@@ -31,7 +31,16 @@ class AssumptionCheck(Record):
     test: str  # the test's name, for example `Shapiro-Wilk`
     statistic: float
     p: float
-    holds: bool
+    rejected: bool  # not rejecting it is no proof of it
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier(cls, fields: Any) -> Any:
+        """Reports up to format 3 have `holds`."""
+        if isinstance(fields, dict) and "holds" in fields:
+            fields = {**fields, "rejected": not fields["holds"]}
+            del fields["holds"]
+        return fields
 
 
 class AnovaRow(Record):
@@ -148,9 +157,13 @@ class Advice(Record):
     keeps: bool = False  # whether that is the baseline
     differs: bool = False  # whether any difference that matters is shown
     told: bool = False  # whether there are trials enough to say so
+    # Where no other than the baseline is recommended: a sentence for each weight in which a gain
+    # of 5 % over it may be hidden, with what would tell.
+    untold: list[str] = Field(default=[])
     # On the scores, over all settings: what time is set against memory.
     scores: list[Verdict] = Field(default=[])
     reasons: str  # two sentences
+    basis: str = ""  # why processor time stands for time, where it does
     by_setting: list[SettingWinner] = Field(default=[])  # empty: one setting only
     # What the reader must know besides: weights and allocators that do not count and why, settings
     # where another allocator is better.

@@ -10,6 +10,8 @@ from heapfit.records import Metric, Study
 
 WALL = "wall_s"
 PROCESSOR_TIME = ("user_s", "system_s")
+# Both added; a metric of a study in which it decides (`statistics/deciding.py`).
+PROCESSOR = "processor_s"
 # A replay's own: what the calls took, and the heap alone, for the rest is the replayer's.
 REPLAYED_TIME, REPLAYED_MEMORY = "allocator_s", "replay_peak_bytes"
 RESIDENT_PEAK = "peak_rss_bytes"
@@ -25,7 +27,7 @@ MEAN_MEMORY = ("replay_mean_bytes", *MEANS)
 FRAGMENTATION = ("fragmentation_events",)
 
 # Of a whole run. What a program measures itself may be of any size.
-_OF_A_RUN = frozenset((WALL, *PROCESSOR_TIME, "replay_s", REPLAYED_TIME, *MEMORY))
+_OF_A_RUN = frozenset((WALL, PROCESSOR, *PROCESSOR_TIME, "replay_s", REPLAYED_TIME, *MEMORY))
 
 # Differences of less than that, in base units, are too small to matter, however certain. 5 ms: a
 # process that is put aside once loses a slice of the scheduler's, 3 to 4 ms. 1 MiB: the kernel's
@@ -66,5 +68,5 @@ def deciding_metrics(study: Study) -> list[Metric]:
 
     Memory is the other side of every trade that an allocator makes.
     """
-    wanted = (study.primary_metric, *PEAKS)
+    wanted = (study.primary_metric, PROCESSOR, *PEAKS)
     return [metric for metric in study.metrics if metric.name in wanted]

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 from heapfit.catalogue import resolve_workload
@@ -310,6 +311,7 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         update_docs.SECURITY: update_docs.ATTACK_BLOCKS,
         update_docs.CHARACTERISE: {"accounts": update_docs.accounts_table},
         update_docs.FIT: {"fit reached": update_docs.fit_table},
+        update_docs.README: update_docs.core_blocks(),
     }
     for page, blocks in parts.items():
         text = page.read_text(encoding="utf-8")
@@ -336,3 +338,31 @@ def test_the_place_of_a_result_is_out_in_every_command_and_o_is_short_for_it() -
     assert len(places) > 8
     assert all(set(each.opts) == {"-o", "--out"} for each in places)
     assert {each.metavar for each in places} == PLACES
+
+
+def test_the_table_against_the_best_peer_has_the_intervals_of_a_series(
+    update_docs: ModuleType,
+) -> None:
+    """The best of three equal peers by the same figures is too good, for which they make up."""
+    generator = np.random.default_rng(4)
+    costs = {
+        f"test-{number}": np.exp(generator.normal(0, 0.05, (4, 6))).tolist() for number in range(8)
+    }
+    figure = {
+        "definition": {
+            "name": "time",
+            "title": "Time",
+            "metric": "primary",
+            "reference": "best-peer",
+            "combine": "geometric-mean",
+        },
+        "subject": "heapfit",
+        "costs": costs,
+    }
+    names = ["heapfit", "a", "b", "c"]
+    made = update_docs.core_table({"allocators": names, "figures": [figure]})
+    head, row = (re.split(r" ?\| ?", line)[1:-1] for line in made.splitlines()[::2])
+    cells = dict(zip(head, row, strict=True))
+    estimate, low, high = map(float, re.findall(r"[0-9.]+", cells["heapfit"]))
+    assert low < 1 < high
+    assert 1 < estimate < high

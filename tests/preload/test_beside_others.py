@@ -176,4 +176,4 @@ def test_objects_of_the_malloc_before_a_library_that_comes_late_are_told_of(
     subprocess.run([*words, "-shared", "-DSHARES", *runpath, "-o", shares], check=True)
     subprocess.run([*words, "-o", program], check=True)
     done = run(program, shares)
-    assert "loaded when the program had another malloc: preload it" in done.stderr
+    assert "is of the malloc that the program had before it loaded heapfit" in done.stderr

@@ -73,8 +73,9 @@ def _metric(goal: str, readings: Readings) -> Metric | None:
 
 
 def _time_metrics(study: Study) -> tuple[str, ...]:
-    """The primary metric, a rate or latency as a rule, unless it is of another goal."""
+    """The primary metric, a rate or latency as a rule, unless it is of another goal; before wall
+    time processor time, which a study has where it decides."""
     others = {name for names in _METRICS.values() for name in names}
-    return (
-        (meaning.WALL,) if study.primary_metric in others else (study.primary_metric, meaning.WALL)
-    )
+    if study.primary_metric in (*others, meaning.WALL):
+        return (meaning.PROCESSOR, meaning.WALL)
+    return (study.primary_metric, meaning.WALL)

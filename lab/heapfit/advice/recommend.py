@@ -5,6 +5,10 @@ be worse in none, or costs less under the weights, which must be shown too. What
 matter counts as no difference. Who has nobody better is *unbeaten*. Somebody is recommended only
 where some allocator is better than another one: the baseline, if it is unbeaten, since nobody gives
 up what they have without a reason; else the unbeaten one of the lowest score.
+
+Time is one metric (`statistics/deciding.py` says which). Where it cannot tell, and another figure
+of time shows who would not be recommended to be better, nothing is recommended. That can only
+withdraw a recommendation, so that no more of them are false.
 """
 
 from __future__ import annotations
@@ -15,16 +19,28 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from heapfit.advice import noise
 from heapfit.advice.costs import Costs, costs_of, has_ratios, pareto_front, score_verdicts
-from heapfit.advice.goals import Goal, goals
+from heapfit.advice.goals import TIME, Goal, goals
 from heapfit.advice.values import between_values
-from heapfit.advice.words import Known, other_winners, reasons
+from heapfit.advice.words import (
+    Dispute,
+    Known,
+    by_processor_time,
+    disputed,
+    other_winners,
+    reasons,
+    untold_words,
+)
 from heapfit.findings import Advice, SettingWinner, Standing
-from heapfit.meaning import TOO_SMALL
+from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
 from heapfit.records import Metric, TrialStatus, Verdict
+from heapfit.statistics.deciding import waits_of
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.verdict import in_settings, overall
 from heapfit.text import capitalised, counted
+
+TIMES_OF_A_RUN = (WALL, PROCESSOR, *PROCESSOR_TIME)
 
 
 @dataclass(frozen=True)
@@ -115,18 +131,29 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     beaten = {n for n in names if any(contest.dominates(other, n) for other in names)}
     standings = _standings(costs, weighed, every, order, tied, beaten, scores)
     winners = _winners(readings, by_setting, in_order)
+    disputes = _disputes(readings, weighed, contest, names, recommended)
+    if disputes:
+        recommended = None
+    stays = recommended in (None, study.baseline)
     return Advice(
         weights=counted,
         metrics=metrics,
         standings=standings,
         recommended=recommended,
         keeps=recommended == study.baseline,
-        differs=any(each.counts for _, known in contest.goals for each in known.values()),
+        differs=bool(disputes)
+        or any(each.counts for _, known in contest.goals for each in known.values()),
         told=any(each.told for _, known in contest.goals for each in known.values()),
+        untold=[
+            said for goal in weighed if stays and (said := _untold(readings, goal, contest, names))
+        ],
         scores=on_scores,
-        reasons=reasons(
+        reasons=disputed(disputes)
+        if disputes
+        else reasons(
             study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
         ),
+        basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
         by_setting=winners,
         notes=[
             *notes,
@@ -220,6 +247,67 @@ def _scores(costs: Costs, wanted: Sequence[Goal]) -> Floats:
     parts = [goal.weight / total * np.log(costs.of(goal.name)) for goal in weighed]
     first = next(iter(costs.figures.values()))
     return np.exp(np.sum(parts, axis=0)) if parts else np.ones(len(first))
+
+
+def _disputes(
+    readings: Readings,
+    weighed: Sequence[Goal],
+    contest: Contest,
+    names: Sequence[str],
+    recommended: str | None,
+) -> list[Dispute]:
+    """Where time cannot tell, the other figures of time that show somebody to be better than the
+    baseline, if that is kept, or the baseline to be better than who is recommended."""
+    baseline = readings.study.baseline
+    time = next((goal for goal in weighed if goal.name == TIME), None)
+    if time is None or baseline not in names:
+        return []
+    of_time = next(known for metric, known in contest.goals if metric is time.metric)
+    others = [
+        (metric, _known(overall(readings, figures_of(readings, metric.name), metric), names))
+        for metric in readings.study.metrics
+        if metric.name in TIMES_OF_A_RUN and metric.name != time.metric.name
+    ]
+    chosen = baseline if recommended is None else recommended
+    rivals = [name for name in names if name != baseline] if chosen == baseline else [baseline]
+    found = []
+    for rival in rivals:
+        told = of_time.get((chosen, rival))
+        if told is None or told.shown or told.p is None:
+            continue
+        against = [
+            known[rival, chosen]
+            for metric, known in others
+            if _is_better(metric, known, rival, chosen)
+        ]
+        for_it = any(_is_better(metric, known, chosen, rival) for metric, known in others)
+        if against and not for_it:
+            labels = {metric.name: metric.label for metric, _ in others}
+            ahead = [
+                goal.name
+                for goal, (metric, known) in zip(weighed, contest.goals, strict=True)
+                if _is_better(metric, known, chosen, rival)
+            ]
+            found.append(Dispute(time.metric.label, against[0], labels[against[0].metric], ahead))
+    return found
+
+
+def _untold(readings: Readings, goal: Goal, contest: Contest, names: Sequence[str]) -> str | None:
+    """What the intervals of a goal leave open beside the baseline, and what would tell; None: a
+    gain of `WORTH` would have been shown."""
+    study = readings.study
+    known = next(each for metric, each in contest.goals if metric is goal.metric)
+    beside = {name: known.get((name, study.baseline)) for name in names if name != study.baseline}
+    open_ones = {
+        name: each
+        for name, each in beside.items()
+        if each is not None and noise.is_untold(readings, goal.metric, each)
+    }
+    if not open_ones:
+        return None
+    needed = [noise.blocks_to_show(readings, goal.metric.name, name) for name in open_ones]
+    blocks = None if None in needed else max(each for each in needed if each)
+    return untold_words(study, goal, list(open_ones.values()), blocks)
 
 
 def _standings(

@@ -7,6 +7,7 @@ allocators is so among values, by the same verdicts, since both families hold th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from heapfit.records import (
     ENVIRONMENT_PREFIX,
@@ -58,7 +59,8 @@ def between_values(readings: Readings) -> Readings:
     )
     [varied] = [factor for factor in study.factors if len(factor.levels) > 1]
     names = dict(zip(varied.levels, (each.name for each in values), strict=True))
-    return read(contest, _renamed(readings.trials, varied.name, names))
+    made = read(contest, _renamed(readings.trials, varied.name, names))
+    return replace(made, figures=readings.figures)
 
 
 def _with(allocator: InstalledAllocator, factor: Factor, level: str) -> InstalledAllocator:

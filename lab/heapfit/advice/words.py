@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from heapfit.advice import noise
 from heapfit.advice.goals import Goal
 from heapfit.findings import SettingWinner, Standing
 from heapfit.records import Study, Verdict
@@ -11,6 +13,63 @@ from heapfit.text import join_words, percent
 
 # The verdicts of a metric by pair, each either way round.
 Known = Mapping[tuple[str, str], Verdict]
+
+
+@dataclass(frozen=True)
+class Dispute:
+    """A figure of time that is against a recommendation, where the one that decides cannot tell."""
+
+    time: str  # the label of that
+    verdict: Verdict  # between who is better and who would be recommended
+    label: str  # of its metric
+    ahead: list[str]  # the goals in which the latter is better
+
+
+def disputed(disputes: Sequence[Dispute]) -> str:
+    """Return why nothing is recommended although something is shown to differ."""
+    first = disputes[0]
+    chosen = first.verdict.second
+    rivals = join_words([each.verdict.first for each in disputes])
+    against = join_words([_less_time(each) for each in disputes])
+    ahead = list(dict.fromkeys(name for each in disputes for name in each.ahead))
+    but = f", and {chosen} is better in {join_words(ahead)}" if ahead else ""
+    return (
+        f"{first.time} cannot tell {rivals} from {chosen}, but {against}{but}. Choose by what "
+        "matters more to you, or measure again on a quieter machine."
+    )
+
+
+def _less_time(dispute: Dispute) -> str:
+    verdict = dispute.verdict
+    less = percent(1 - verdict.estimate) if verdict.subject == "ratio" else "significantly"
+    return f"{verdict.first} takes {less} less {dispute.label.lower()}"
+
+
+def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], blocks: int | None) -> str:
+    """Return that a goal says nothing of some, and how many `blocks` would (None: no number that
+    anybody would run)."""
+    names = join_words([each.first for each in verdicts])
+    most = max(noise.reach(each) for each in verdicts)
+    said = (
+        f"Whether {names} {'differs' if len(verdicts) == 1 else 'differ'} from {study.baseline} in "
+        f"{goal.metric.label.lower()} cannot be told: the interval reaches {percent(most)} to "
+        "either side."
+    )
+    quiet = "a quieter machine or more work in each run"
+    if blocks is None:
+        return f"{said} Only {quiet} would tell."
+    return (
+        f"{said} About {blocks} replicates (--replicates {blocks}) would show a difference of "
+        f"{percent(noise.WORTH)}; {quiet} would need fewer."
+    )
+
+
+def by_processor_time(waits: float) -> str:
+    """Return why processor time stands for time."""
+    return (
+        "Time is processor time (user and system) here, because the program uses one processor at "
+        f"a time and its waits make wall time vary by {percent(waits)} from run to run."
+    )
 
 
 def reasons(

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from heapfit.advice import recommend
+from heapfit.advice import noise, recommend
 from heapfit.findings import Advice
-from heapfit.fit import noise
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
 from heapfit.fit.search import Screened, Setup, time_for
 from heapfit.gate import verdicts
@@ -209,7 +208,11 @@ def _untold(reading: Reading, advice: Advice, name: str) -> list[str]:
     if any(_better(_metric(summary, each), verdict) < 0 for each, verdict in found.items()):
         return []
     lower = [each for each in found if _metric(summary, each).better == "lower"]
-    return [each for each in lower if noise.is_untold(reading.readings, each, found[each])]
+    return [
+        each
+        for each in lower
+        if noise.is_untold(reading.readings, _metric(summary, each), found[each])
+    ]
 
 
 def _untold_words(setup: Setup, reading: Reading, standings: Sequence[Standing]) -> list[str]:

@@ -18,9 +18,9 @@ from pathlib import Path
 from statistics import median
 
 from heapfit.advice import recommend
+from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.goal import Goal
-from heapfit.fit.noise import blocks_to_show
 from heapfit.gate import verdicts
 from heapfit.gate.condition import Condition, parse
 from heapfit.records import InstalledAllocator, Study, Trial, Workload

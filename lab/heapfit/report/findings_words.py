@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from heapfit.findings import Advice, Analysis, AnovaRow, AssumptionCheck, PowerNote, Standing
+from heapfit.meaning import PROCESSOR
 from heapfit.records import SIGNIFICANT
 from heapfit.report.settings import factor_label
 from heapfit.text import TIMES, counted, join_words, percent, visible
@@ -26,11 +27,13 @@ def headline(advice: Advice) -> str:
     """Return the recommendation in a few words."""
     if not advice.told:
         return "Nothing can be said yet"
+    if advice.recommended is None and not advice.differs:
+        return "Nothing can be told" if advice.untold else "No significant difference"
+    by = ", by processor time" if PROCESSOR in advice.metrics.values() else ""
     if advice.recommended is None:
-        return "No recommendation" if advice.differs else "No significant difference"
-    if advice.keeps:
-        return f"Keep {visible(advice.recommended)}"
-    return f"Recommended: {visible(advice.recommended)}"
+        return f"No recommendation{by}"
+    verb = "Keep" if advice.keeps else "Recommended:"
+    return f"{verb} {visible(advice.recommended)}{by}"
 
 
 def weights_text(advice: Advice) -> str:
@@ -40,7 +43,12 @@ def weights_text(advice: Advice) -> str:
 
 def one_line(advice: Advice) -> str:
     """Return the recommendation with its reasons as one paragraph."""
-    return f"{headline(advice)}. {visible(advice.reasons)}"
+    return f"{headline(advice)}. {reasons_of(advice)}"
+
+
+def reasons_of(advice: Advice) -> str:
+    """Return the reasons, what cannot be told, and why processor time decides where it does."""
+    return visible(" ".join(filter(None, (advice.reasons, *advice.untold, advice.basis))))
 
 
 def standing_notes(advice: Advice, standing: Standing) -> str:
@@ -181,13 +189,13 @@ def transform_sentence(analysis: Analysis) -> str:
 
 
 def check_sentence(check: AssumptionCheck) -> str:
-    verdict = "no sign against it" if check.holds else "does not hold"
+    verdict = "is rejected" if check.rejected else "is not rejected"
     return f"{check.test}, {p_text(check.p)}: {verdict}"
 
 
 def checks_sentence(analysis: Analysis) -> str:
     """Return whether the analysis stands on firm ground, in one sentence."""
-    failing = [ASSUMPTIONS[check.assumption] for check in analysis.checks if not check.holds]
+    failing = [ASSUMPTIONS[check.assumption] for check in analysis.checks if check.rejected]
     if not analysis.checks:
         return ""
     if not failing:

@@ -20,7 +20,8 @@ from heapfit.report.deployment import deployment
 from heapfit.report.reading import Findings
 from heapfit.report.results import Results
 
-FORMAT: Literal["heapfit-report/3"] = "heapfit-report/3"
+FORMAT: Literal["heapfit-report/4"] = "heapfit-report/4"
+EARLIER = Literal["heapfit-report/3"]
 
 
 class Report(Summary):
@@ -32,7 +33,7 @@ class Report(Summary):
         default=[], description="Command lines for a shell that run what is recommended."
     )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
-    format: Literal["heapfit-report/3"] = FORMAT
+    format: Literal["heapfit-report/4"] | EARLIER = FORMAT
 
 
 def dumps(summary: Summary, findings: Findings | None = None) -> str:

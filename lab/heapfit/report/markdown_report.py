@@ -70,7 +70,7 @@ def _recommendation(advice: Advice) -> list[str]:
     ]
     unbeaten = capitalised(words.UNBEATEN)
     return [
-        f"**{escape(words.headline(advice))}.** {escape(advice.reasons)}",
+        f"**{escape(words.headline(advice))}.** {escape(words.reasons_of(advice))}",
         table(["allocator", "score", *map(escape, costs), ""], rows),
         escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}. {unbeaten}."),
         *([bullets(advice.notes)] if advice.notes else []),

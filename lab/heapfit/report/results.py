@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import permutations
 
-from heapfit.meaning import MEMORY, PEAKS, PROCESSOR_TIME, WALL
+from heapfit.meaning import MEMORY, PEAKS, PROCESSOR, PROCESSOR_TIME, WALL
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
 from heapfit.report.settings import setting_levels, setting_of, settings_of
 from heapfit.text import Scale, ratio, scale_for
@@ -97,10 +97,11 @@ class Results:
         present = [m for m in self.study.metrics if m.name in with_figures]
         primary = self.study.primary_metric
 
-        def place(metric: Metric) -> tuple[bool, bool, int]:
+        def place(metric: Metric) -> tuple[bool, bool, bool, int]:
             usual = metric.name in _USUAL_ORDER
             rank = _USUAL_ORDER.index(metric.name) if usual else len(_USUAL_ORDER)
-            return (metric.name != primary, metric.name not in PEAKS, rank)
+            decides = metric.name == PROCESSOR
+            return (metric.name != primary, not decides, metric.name not in PEAKS, rank)
 
         return sorted(present, key=place)
 

@@ -223,7 +223,7 @@ def _print_recommendation(advice: Advice, console: Console) -> None:
     """Print what is recommended, why, and the ranking."""
     console.print()
     print_line(console, words.headline(advice), style="bold")
-    print_line(console, visible(advice.reasons))
+    print_line(console, words.reasons_of(advice))
     console.print()
     costs = words.costs_of(advice)
     table = new_table()

@@ -2,8 +2,9 @@
 papers make it."""
 
 from heapfit.statistics.analyse import analyse, analyse_all
+from heapfit.statistics.deciding import read
 from heapfit.statistics.median import Interval, coverage, median_interval
-from heapfit.statistics.observations import Readings, read
+from heapfit.statistics.observations import Readings
 from heapfit.statistics.peers import compare_with_peers
 from heapfit.statistics.summary import analysed_metrics, summarise
 

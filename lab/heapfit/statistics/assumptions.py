@@ -49,7 +49,7 @@ def _normality(residuals: Floats) -> AssumptionCheck:
         test="Shapiro-Wilk" if few else "D'Agostino-Pearson",
         statistic=float(found.statistic),
         p=float(found.pvalue),
-        holds=bool(found.pvalue >= SIGNIFICANT),
+        rejected=bool(found.pvalue < SIGNIFICANT),
     )
 
 
@@ -64,5 +64,5 @@ def _equal_variances(residuals: Floats, cell: Integers) -> AssumptionCheck:
         test="Brown-Forsythe",
         statistic=float(found.statistic) if known else np.inf,
         p=float(found.pvalue) if known else 0.0,
-        holds=bool(known and found.pvalue >= SIGNIFICANT),
+        rejected=bool(not known or found.pvalue < SIGNIFICANT),
     )

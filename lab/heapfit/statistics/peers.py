@@ -103,8 +103,15 @@ def compare_with_peers(
     An allocator without a single good trial on some workload has no combined ratio: a mean over
     fewer workloads could not be compared with the others'.
     """
+    costs = [costs_of(study, trials, definition, allocators) for study, trials in measured]
+    return compare_costs(definition, costs, allocators, subject)
+
+
+def compare_costs(
+    definition: FigureDefinition, costs: Sequence[Costs], allocators: Sequence[str], subject: str
+) -> PeerComparison:
+    """Return the figure `definition` over all workloads whose `costs` are given."""
     peers = np.array([_is_peer(name, definition, subject) for name in allocators])
-    costs = [_costs(study, trials, definition, allocators) for study, trials in measured]
     found = [_against(each, peers) for each in costs if each.has(peers)]
     return PeerComparison(
         definition=definition,
@@ -123,12 +130,13 @@ def _is_peer(name: str, definition: FigureDefinition, subject: str) -> bool:
     return name in definition.peers if definition.peers else name != subject
 
 
-def _costs(
+def costs_of(
     study: Study,
     trials: Sequence[Trial],
     definition: FigureDefinition,
     allocators: Sequence[str],
 ) -> Costs:
+    """Return a workload's costs by the figure `definition`."""
     wanted = study.primary_metric if definition.metric == PRIMARY else definition.metric
     is_rate = any(m.name == wanted and m.better == "higher" for m in study.metrics)
     columns = {name: column for column, name in enumerate(allocators)}

@@ -3,8 +3,9 @@
 Absolute figures: the median over replicates with its interval (`median.py`). What the allocators
 are to each other, verdicts say (`verdict.py`): of all pairs in the metrics that are analysed, of
 each allocator and the baseline in the others. Which are analysed is decided here: those that the
-study names, else the primary one; memory and fragmentation always, since they are the other sides
-of every trade that an allocator makes; and those of a paper's tables, which stand beside ours.
+study names, else the primary one; processor time where it decides; memory and fragmentation always,
+since they are the other sides of every trade that an allocator makes; and those of a paper's
+tables, which stand beside ours.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from itertools import product
 
 import numpy as np
 
-from heapfit.meaning import FRAGMENTATION, PEAKS, deciding_metrics
+from heapfit.meaning import FRAGMENTATION, PEAKS, PROCESSOR, deciding_metrics
 from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
 from heapfit.statistics.machines import machine_differences
 from heapfit.statistics.median import median_intervals
@@ -22,7 +23,7 @@ from heapfit.statistics.observations import Floats, Readings
 from heapfit.statistics.precision import precision_of
 from heapfit.statistics.verdict import by_block, verdicts
 
-_OTHER_SIDES = (*PEAKS, *FRAGMENTATION)
+_OTHER_SIDES = (PROCESSOR, *PEAKS, *FRAGMENTATION)
 
 
 def summarise(readings: Readings) -> Summary:

@@ -1,0 +1,143 @@
+"""Which metric of time decides, and what a recommendation says where none can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import load_benchmark
+from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit.advice.noise import WORTH
+from heapfit.findings import Advice, AssumptionCheck
+from heapfit.meaning import PROCESSOR, deciding_metrics
+from heapfit.records import Metric, Study, Trial
+from heapfit.report import html_report, json_report, markdown_report
+from heapfit.report.findings_words import headline, one_line
+from heapfit.report.reading import find
+from heapfit.statistics import read, summarise
+from heapfit.statistics.deciding import MOST_PROCESSORS
+
+USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
+SYSTEM = Metric(name="system_s", label="System time", unit="s", better="lower", source="wait4")
+GIB = float(2**30)
+
+
+def measured(
+    times: Mapping[str, float],
+    memory: Mapping[str, float],
+    scatter: float = 0.01,
+    waits: float = 0.4,
+    processors: float = 1.0,
+    blocks: int = 10,
+) -> tuple[Study, list[Trial]]:
+    """Runs of so much processor time, of which each waits for up to some times as long."""
+    generator = np.random.default_rng(2)
+    study = study_of(list(times), {}, [WALL, USER, SYSTEM, MEMORY])
+    trials = []
+    for block in range(blocks):
+        for name, time in times.items():
+            processor_s = time * np.exp(generator.normal(0, scatter))
+            figures = {
+                "wall_s": processor_s / processors * (1.01 + generator.exponential(waits)),
+                "user_s": 0.9 * processor_s,
+                "system_s": 0.1 * processor_s,
+                "peak_rss_bytes": GIB * memory[name] * np.exp(generator.normal(0, 0.003)),
+            }
+            trials.append(trial_of(study, (name,), figures, block))
+    return study, trials
+
+
+def advised(made: tuple[Study, list[Trial]]) -> Advice:
+    advice = find(read(*made)).advice
+    assert advice is not None
+    return advice
+
+
+def test_on_a_busy_machine_the_processor_time_of_a_program_of_one_thread_decides() -> None:
+    """It kept glibc for its memory, beside 15 % less user time that the table showed."""
+    made = measured({"glibc": 1.15, "quick": 1.0}, {"glibc": 1.0, "quick": 1.02})
+    advice = advised(made)
+    assert headline(advice) == "Recommended: quick, by processor time"
+    assert advice.metrics["time"] == PROCESSOR
+    assert "uses one processor at a time" in one_line(advice)
+    readings = read(*made)
+    summary, findings = summarise(readings), find(readings)
+    assert [each.name for each in deciding_metrics(summary.study)] == [
+        "wall_s",
+        PROCESSOR,
+        "peak_rss_bytes",
+    ]
+    [shown] = [each for each in summary.verdicts if each.metric == PROCESSOR]
+    assert shown.turned().estimate == pytest.approx(1 / 1.15, rel=0.02)
+    for written in (
+        html_report.page(summary, readings, findings),
+        markdown_report.dumps(summary, findings),
+        json_report.dumps(summary, findings),
+    ):
+        assert "Processor time" in written
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"waits": 0.001}, "waits hardly vary"),
+        ({"processors": 2 * MOST_PROCESSORS}, "threads run at once"),
+        ({"blocks": 2}, "too few blocks"),
+    ],
+)
+def test_wall_time_decides_elsewhere(changed: dict[str, float], why: str) -> None:
+    made = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, **changed)  # type: ignore[arg-type]
+    assert PROCESSOR not in {each.name for each in read(*made).study.metrics}, why
+
+
+def test_the_choice_is_the_same_whichever_allocator_is_quicker() -> None:
+    """It is made from the means of blocks, of which no allocator's advantage is a part."""
+    sources = set()
+    for ratio in (0.5, 1.0, 2.0):
+        made = measured({"a": 1.0, "b": ratio}, {"a": 1.0, "b": 1.0}, waits=0.05)
+        [metric] = [each for each in read(*made).study.metrics if each.name == PROCESSOR]
+        sources.add(metric.source)
+    assert len(sources) == 1
+
+
+def test_nothing_is_kept_that_a_figure_of_time_in_the_table_speaks_against() -> None:
+    made = measured(
+        {"glibc": 1.15, "quick": 1.0}, {"glibc": 1.0, "quick": 1.02}, waits=0.9, processors=2.5
+    )
+    advice = advised(made)
+    assert headline(advice) == "No recommendation"
+    assert advice.recommended is None
+    assert "Wall time cannot tell quick from glibc, but quick takes" in advice.reasons
+    assert "less user time, and glibc is better in memory" in advice.reasons
+
+
+def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() -> None:
+    noisy = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, scatter=0.1)
+    advice = advised(noisy)
+    assert headline(advice) == "Nothing can be told"
+    [said] = advice.untold
+    assert said.startswith("Whether b differs from a in processor time cannot be told")
+    count = int(said.partition("--replicates ")[2].partition(")")[0])
+    assert 20 < count < 300
+    assert f"would show a difference of {100 * WORTH:.0f} %" in said
+    quiet = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, waits=0.001)
+    assert headline(advised(quiet)) == "No significant difference"
+    assert not advised(quiet).untold
+
+
+def test_reports_with_the_key_of_an_earlier_format_are_read() -> None:
+    check = {"assumption": "normality", "test": "Shapiro-Wilk", "statistic": 0.9, "p": 0.3}
+    assert not AssumptionCheck.model_validate({**check, "holds": True}).rejected
+    assert AssumptionCheck.model_validate({**check, "rejected": True}).rejected
+
+
+def test_neither_the_choice_nor_notes_on_settings_are_false_more_often_than_promised() -> None:
+    """A small version of what `benchmarks/verdict_errors.py` simulates."""
+    benchmark = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "verdict_errors.py")
+    choice = benchmark.count_choices("normal", "as the program itself", 2, 6, 20_000, seed=1)
+    assert 0.2 < choice.chosen < 0.9
+    assert benchmark.keeps_promises(choice)
+    notes = benchmark.count_notes("normal", 4, 5, 2, 50, seed=1)
+    assert benchmark.keeps_promises(notes)
