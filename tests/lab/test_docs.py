@@ -214,7 +214,7 @@ def normal(message: str) -> str:
 
 def test_the_messages_shown_are_those_of_the_library() -> None:
     source = (ROOT / "allocator" / "heap" / "check.c").read_text(encoding="utf-8")
-    formats = {normal(text) for text in re.findall(r'platform_message\("([^"]*)"', source)}
+    formats = {normal(text) for text in re.findall(r'platform_message\(\s*"([^"]*)"', source)}
     section = LIBRARY.read_text(encoding="utf-8").partition("## What it catches")[2]
     shown = re.findall(r"^\| `([^`]+)` \|", section.partition("\n## ")[0], re.MULTILINE)
     objects = "free of an interior pointer: ADDRESS points NUMBER bytes into the object"
