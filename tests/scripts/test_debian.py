@@ -28,6 +28,9 @@ def exported(library: str) -> set[str]:
     for line in lines:
         if not line.startswith("    ") or ":" in line:
             break
+        if line.startswith("    all of "):
+            names |= exported(line.split()[-1])
+            continue
         name, _, version = line.strip().partition(" ")
         names.add(f"{name}@{version or 'Base'}")
     return names
