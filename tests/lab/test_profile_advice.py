@@ -89,12 +89,13 @@ def test_memory_that_stays_after_the_peak_is_a_matter_of_decay() -> None:
 # ----------------------------------------------------------------------------- peak
 
 
-def surge(share: float, end: int, peak: int = 200 * MIB) -> Advice:
+def surge(share: float, end: int, peak: int = 200 * MIB, **changes: Any) -> Advice:
     return given(
         "peak",
         recordings=[recording(end=Amount(objects=1, bytes=end))],
         peak__amount=Amount(objects=1000, bytes=peak),
         peak__ages=[part("10 %", share, peak), part("100 %", 1 - share, peak)],
+        **changes,
     )
 
 
@@ -120,6 +121,18 @@ def test_frequent_large_blocks_ask_for_a_larger_thread_cache() -> None:
     assert found.feature == "thread_span_threshold"
     assert "`thread_span_threshold:1m`" in found.sentence
     assert "`thread_span_threshold:8m`" in large(10_000, 1500 * KIB).sentence
+
+
+def test_large_blocks_that_come_again_may_cost_page_faults() -> None:
+    found = given("rate", totals__large=amount(100, 64 * MIB))  # in ten seconds
+    assert found.feature == "another allocator"
+    assert "640 MiB/s" in found.sentence
+    assert not given("rate", totals__large=amount(1, 64 * MIB)).act
+
+
+def test_a_surge_of_large_blocks_is_no_matter_of_free_memory_kept() -> None:
+    few = [SizePart(size=64 * MIB, amount=Amount(objects=2, bytes=128 * MIB), share=0.99)]
+    assert surge(0.9, end=0, peak__sizes=few).feature is None
 
 
 # ------------------------------------------------------------------------- rounding
@@ -300,7 +313,9 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
         found.sentence
     )
     assert for_recording("memory", **of, environment={variable: value}).feature != variable
-    assert for_recording("memory", course=resident).feature == "another allocator"
+    assert "that the program maps itself" in for_recording("memory", course=resident).sentence
+    of_malloc = course([4 * MIB] * 10, [20 * MIB] * 10)
+    assert for_recording("memory", course=of_malloc).feature == "another allocator"
 
 
 # ---------------------------------------------------------------------- of a sample

@@ -20,7 +20,7 @@ from heapfit.profile.advice import (
     sampled,
     under_heapfit,
 )
-from heapfit.profile.model import LARGE_BYTES, Profile
+from heapfit.profile.model import LARGE_BYTES, PAGE_BYTES, Profile
 from heapfit.profile.words import count, percent, size
 from heapfit.text import capitalised, suffixed
 
@@ -65,12 +65,34 @@ def sizes(profile: Profile, trace: str) -> Advice:
 # ----------------------------------------------------------------------- rate
 
 
+# The kernel's work for a page that is touched for the first time, with clearing it.
+_FAULT_NS = 500
+
+
+def _faults(profile: Profile) -> float:
+    """The part of a core that page faults of large blocks may take: of as much as there ever was
+    at once, each page is touched for the first time anyway."""
+    again = max(profile.totals.large.bytes - profile.peak.amount.bytes, 0)
+    page = max(each.page_size for each in profile.recordings) or PAGE_BYTES
+    return per_second(again / page, profile) * _FAULT_NS / S
+
+
 def rate(profile: Profile, trace: str) -> Advice:
-    per_second = profile.totals.per_second or 0.0
-    part = per_second * PAIR_NS / S
+    faults = _faults(profile)
+    if faults >= WORTH_A_TEST:
+        asked = size(per_second(profile.totals.large.bytes, profile))
+        return do(
+            "another allocator",
+            f"{asked}/s are asked for in blocks above {size(LARGE_BYTES)}: if the program fills "
+            f"them, page faults take up to {percent(min(faults, 1.0))} of a core where such blocks "
+            "go back to the kernel at once. heapfit and tcmalloc keep them for a while, for that "
+            "much memory: compare page faults, `heapfit compare -- CMD`.",
+        )
+    per_second_all = profile.totals.per_second or 0.0
+    part = per_second_all * PAIR_NS / S
     about = "about " if sampled(profile.recordings) else ""
     cost = (
-        f"{about}{count(per_second)} allocations a second take, at {PAIR_NS} ns for each with its "
+        f"{about}{count(per_second_all)} allocations a second take, at {PAIR_NS} ns for each with its "
         "free,"
     )
     if part < NEGLIGIBLE:

@@ -28,6 +28,9 @@ from heapfit.profile.words import percent, size
 _NOTICEABLE_EXCESS = 16 * MIB
 # Up to half as much again as is live is what rounding and caches of good allocators take.
 _EXCESSIVE_RATIO = 1.5
+# More than so many times what was live at most never was malloc's, whichever allocator it is: those
+# that fragment worst come to twice.
+_MALLOCS_AT_MOST = 3
 # The heap has shrunk when less than this part of the peak is live, ...
 _SHRUNK = 0.5
 # ... and has stayed so for four times heapfit's decay_ms: no allocator gives back at once.
@@ -64,7 +67,7 @@ def _resident(recording: Recording) -> list[int]:
 def _kept_after_peak(recording: Recording) -> Advice | None:
     last_resident = _resident(recording)[-1]
     held = recording.end.bytes
-    kept = last_resident - held
+    kept = min(last_resident, int(recording.peak.bytes * _EXCESSIVE_RATIO)) - held
     if not _has_shrunk(recording) or kept < _NOTICEABLE_EXCESS or kept < last_resident / 2:
         return None
     fact = f"At the end {size(last_resident)} were resident for {size(held)} live"
@@ -107,6 +110,12 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
             hidden.variable or "the interpreter",
             f"{beyond} and recorded; {hidden.keeps}, so {hidden.instead} before you try another "
             "allocator.",
+        )
+    if excess > _MALLOCS_AT_MOST * live:
+        return none(
+            f"Nothing to do: at most {size(resident)} were resident, but no more than {size(live)} "
+            "of malloc's were live at once. The rest is memory that the program maps itself, or "
+            "stacks, and no allocator can give it back."
         )
     return do(
         "another allocator",
@@ -166,8 +175,8 @@ def _surge(profile: Profile) -> Advice | None:
     left = sum(each.end.bytes for each in profile.recordings)
     if youngest is None or youngest.share < _SURGE or left > peak.amount.bytes * _SHRUNK:
         return None
-    if youngest.amount.bytes < _WORTH_SHRINKING:
-        return None
+    if youngest.amount.bytes < _WORTH_SHRINKING or _large_share(profile) >= DOMINANT:
+        return None  # of large blocks little is kept free
     return do(
         "hf_footprint_shrink",
         f"{size(youngest.amount.bytes)} of the peak was allocated in the last tenth of the "
@@ -187,8 +196,12 @@ def _dominant_site(profile: Profile) -> Advice | None:
     )
 
 
+def _large_share(profile: Profile) -> float:
+    return sum(part.share for part in profile.peak.sizes if part.size > LARGE_BYTES)
+
+
 def _large_blocks(profile: Profile) -> Advice | None:
-    share = sum(part.share for part in profile.peak.sizes if part.size > LARGE_BYTES)
+    share = _large_share(profile)
     if share < DOMINANT:
         return None
     return none(
