@@ -9,7 +9,7 @@
 
 static void nothing(void) {}
 
-static void (*choose(void))(void)
+__attribute__((used)) static void (*choose(void))(void)
 {
     heap_thread_early();
     return nothing;

@@ -757,6 +757,9 @@ ALWAYS_INLINE void remote_outbox_flush_at_refill(struct heap *heap)
         remote_outbox_flush(heap);
 }
 
+/* Forget it, since whoever collected it may have been in the middle of that: its blocks live on for ever. */
+void remote_outbox_forget(struct heap *heap);
+
 /* Blocks that were handed over one by one, by threads without a heap to collect them in. */
 size_t remote_sent_alone(void);
 

@@ -2,8 +2,9 @@
  *
  * Such a thread may have been in the middle of changing its heap. So of each list as much is taken as can be followed from one free
  * block to the next, and a block that is reached twice ends it. Blocks that no list reaches count as live: the worst that an
- * unfinished change does is to lose some. The spans then become orphans, as after a thread's end. What the thread had collected for
- * others, and others for it, is complete wherever it is found (remote.c), and goes on its way when the heap is retired.
+ * unfinished change does is to lose some. The spans then become orphans, as after a thread's end. What others had handed over to the
+ * thread is whole, and goes on its way when the heap is retired; what it had collected for others may not be, and is lost: 64 KiB at
+ * most.
  *
  * This reads every free block, and copies some pages: a child that calls exec soon is spared it. It is done once, when the child's
  * heaps have got some spans from elsewhere.

@@ -797,6 +797,7 @@ void heap_retire_left_behind(struct heap *heap)
 {
     heap->left_behind = false;
     heap_set_up_bins(heap);
+    remote_outbox_forget(heap);
     pick_forget_all(&heap->guard);
     pick_forget_all(&heap->sample);
     atomic_store_explicit(&heap->inside, 0, memory_order_relaxed); /* wherever its thread was, here and below */

@@ -241,6 +241,11 @@ void remote_outbox_flush(struct heap *heap)
     heap_leave(heap, entered);
 }
 
+void remote_outbox_forget(struct heap *heap)
+{
+    if (heap->outbox != NULL) *heap->outbox = (struct outbox){.blocks = 0};
+}
+
 void remote_lent_flush(struct heap *heap)
 {
     outbox_flush(heap);

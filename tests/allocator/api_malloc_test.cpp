@@ -40,7 +40,7 @@ namespace
 volatile size_t beyond_ptrdiff = static_cast<size_t>(PTRDIFF_MAX) + 1;
 volatile size_t half_of_everything = SIZE_MAX / 2;
 
-constexpr size_t kib = 1024, mib = kib * kib, gib = kib * mib;
+constexpr size_t kib = 1024, mib = kib * kib;
 
 struct Freed {
     void operator()(void *pointer) const

@@ -75,6 +75,7 @@ void check_everything()
     if (!HARDENED) space_walker::check(); // which has runs of guards
 }
 
+constexpr size_t OUTBOX_WORDS = 64; // of its lists, which come first
 constexpr size_t BLOCKS = 200'000;
 constexpr size_t SIZES[] = {16, 100, 512, 3000};
 
@@ -102,16 +103,17 @@ TEST(Inherit, BlocksThatWereFreeAreUsedAgain)
     }
 }
 
-// Those that were on their way: the main thread has collected some of its worker's, and the other way round.
+// Those that were on their way: the main thread has handed some over to its worker, and the other way round.
 TEST(Inherit, BlocksOnTheirWayArrive)
 {
     isolated::expect_passes([] {
+        heap_settings.remote_free_batch = 1;
         static std::vector<void *> mine(100), theirs(100);
         static std::atomic<int> step;
         for (auto &block : mine) block = heap_malloc(64);
         std::thread worker([] {
             for (auto &block : theirs) block = heap_malloc(64);
-            for (void *block : mine) heap_free(block); // collected
+            for (void *block : mine) heap_free(block);
             step = 1;
             while (step != 2) std::this_thread::yield();
         });
@@ -130,6 +132,38 @@ TEST(Inherit, BlocksOnTheirWayArrive)
         worker.join();
     });
 }
+
+#ifndef HEAPFIT_HARDENED // which keeps what is freed for a while first
+// What a thread has collected for others may be half written. Nobody goes on with it, nor with what is left of it.
+TEST(Inherit, BlocksThatWereBeingCollectedAreForgotten)
+{
+    isolated::expect_passes([] {
+        static std::atomic<int> step;
+        static void *mine[2];
+        for (auto &block : mine) block = heap_malloc(64);
+        std::thread worker([] {
+            heap_free(heap_malloc(64));
+            heap_free(mine[0]);
+            for (size_t word = 0; word < OUTBOX_WORDS; word++)
+                reinterpret_cast<uintptr_t *>(thread_heap->outbox)[word] |= 16;
+            step = 1;
+            while (step != 2) std::this_thread::yield();
+            _exit(testing::Test::HasFailure() ? isolated::FAILED : isolated::PASSED); // it cannot go on itself
+        });
+        while (step != 1) std::this_thread::yield();
+        in_child_of_thread([] {
+            std::vector<void *> large;
+            for (int i = 0; i < 20; i++) large.push_back(heap_malloc(SPAN_SIZE + 1));
+            expect_nothing_is_left_behind();
+            std::thread([] { heap_free(mine[1]); }).join(); // in one of those heaps
+            for (void *block : large) heap_free(block);
+            check_everything();
+        });
+        step = 2;
+        worker.join();
+    });
+}
+#endif
 
 // Whatever other threads were doing, the child's heaps are in order, and no block is handed out twice: the model would see it.
 TEST(Inherit, ThreadsMayHaveBeenAnywhere)
