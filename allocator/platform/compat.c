@@ -334,6 +334,12 @@ static find_object librarys_own(void)
     return function <= OBJECT_FINDER_NONE ? NULL : (find_object)function;
 }
 
+/* While it can be found: a fork's child may never have the dynamic linker's lock. */
+__attribute__((constructor)) static void find_librarys_own(void)
+{
+    librarys_own();
+}
+
 int __wrap__dl_find_object(void *address, struct dl_find_object *found);
 int __wrap__dl_find_object(void *address, struct dl_find_object *found)
 {

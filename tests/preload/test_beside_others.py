@@ -177,3 +177,10 @@ def test_objects_of_the_malloc_before_a_library_that_comes_late_are_told_of(
     subprocess.run([*words, "-o", program], check=True)
     done = run(program, shares)
     assert "is of the malloc that the program had before it loaded heapfit" in done.stderr
+
+
+def test_a_child_does_not_wait_for_the_dynamic_linker(library: Path, tmp_path: Path) -> None:
+    program = tmp_path / "linker_busy"
+    words = ["gcc", "-O1", "-fno-builtin", "-pthread", PROGRAMS / "linker_busy.c", "-o", program]
+    subprocess.run(words, check=True)
+    assert run(program, preload=library).returncode == 0
