@@ -88,12 +88,11 @@ def rate(profile: Profile, trace: str) -> Advice:
             "go back to the kernel at once. heapfit and tcmalloc keep them for a while, for that "
             "much memory: compare page faults, `heapfit compare -- CMD`.",
         )
-    per_second_all = profile.totals.per_second or 0.0
-    part = per_second_all * PAIR_NS / S
+    often = profile.totals.per_second or 0.0
+    part = often * PAIR_NS / S
     about = "about " if sampled(profile.recordings) else ""
     cost = (
-        f"{about}{count(per_second_all)} allocations a second take, at {PAIR_NS} ns for each with its "
-        "free,"
+        f"{about}{count(often)} allocations a second take, at {PAIR_NS} ns for each with its free,"
     )
     if part < NEGLIGIBLE:
         return none(
