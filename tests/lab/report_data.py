@@ -26,6 +26,7 @@ from heapfit.records import (
     Workload,
     WorkloadRun,
 )
+from heapfit.study import Journal
 
 MIB = 2**20
 START = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
@@ -168,6 +169,14 @@ def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) 
             )
         )
     return trials
+
+
+def keep(folder: Path, study: Study, trials: Sequence[Trial]) -> Path:
+    """Put a study on disk the way that `heapfit compare` does."""
+    with Journal(folder, study) as journal:
+        for trial in trials:
+            journal.append(trial)
+    return folder
 
 
 def _plan(

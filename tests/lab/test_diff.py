@@ -9,10 +9,10 @@ from typing import Any
 
 import profile_tables
 import pytest
+import report_data
 from conftest import Heapfit, assert_one_line
 from heapfit.diff import Change, Diff, of_recordings, of_studies
 from heapfit.records import Study, Trial
-from heapfit.study import Journal
 from heapfit.trace.convert import convert
 from profile_tables import Block, SiteRow, Tables, complete
 from report_data import make_study, make_trials
@@ -23,10 +23,8 @@ Turn = Callable[[Trial], dict[str, float]]
 
 def keep(folder: Path, study: Study, figures: Turn = lambda trial: trial.metrics) -> Path:
     """Put a study on disk whose trials have those `figures`."""
-    with Journal(folder, study) as journal:
-        for trial in make_trials(study):
-            journal.append(trial.model_copy(update={"metrics": figures(trial)}))
-    return folder
+    changed = [each.model_copy(update={"metrics": figures(each)}) for each in make_trials(study)]
+    return report_data.keep(folder, study, changed)
 
 
 def slower_and_leaner(trial: Trial) -> dict[str, float]:

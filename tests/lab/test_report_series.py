@@ -8,13 +8,13 @@ from pathlib import Path
 
 import heapfit
 import pytest
+import report_data
 from heapfit.records import FigureDefinition, Series, StudyDefinition
 from heapfit.report import (
     SeriesReading,
     write_series,
 )
 from heapfit.report.series_words import conclusions
-from heapfit.study import Journal
 from heapfit.study.series import save_series
 from report_data import Faults, make_study, make_trials
 
@@ -66,9 +66,7 @@ def keep(
     )
     save_series(series, folder)
     for study in studies:
-        with Journal(folder / study.name, study) as journal:
-            for trial in make_trials(study, faults):
-                journal.append(trial)
+        report_data.keep(folder / study.name, study, make_trials(study, faults))
     return folder
 
 
