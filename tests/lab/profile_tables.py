@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from heapfit.profile import analyse
 from heapfit.profile.model import Profile
-from heapfit.trace.convert import convert
 from heapfit.trace.schema import FILES, FLOW, KINDS, MEMORY, OBJECTS, SITES, THREADS
-from trace_data import service
 
 FREE, MALLOC, CALLOC, REALLOC = (KINDS.index(kind) for kind in KINDS[:4])
 
@@ -252,13 +250,6 @@ def each(blocks: Iterable[Block], chosen: Callable[[Block], bool]) -> tuple[int,
 
 def profile_of(folder: Path, tables: Tables) -> Profile:
     return analyse.profile(analyse.count(write(folder, tables)))
-
-
-def server(folder: Path) -> Profile:
-    """Workers with requests, whose lines another thread frees, with call sites: needs nothing."""
-    trace = service(400).write(folder / "server.hft")
-    convert(trace, folder / "server.tables")
-    return analyse.profile(analyse.count(folder / "server.tables"))
 
 
 def changed(record: Any, **update: Any) -> Any:

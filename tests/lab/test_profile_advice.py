@@ -20,8 +20,8 @@ from profile_tables import (
     complete,
     profile_of,
     requests,
-    server,
 )
+from trace_data import server
 
 S = 1_000_000_000
 KIB, MIB = 1 << 10, 1 << 20

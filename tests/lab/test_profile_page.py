@@ -16,9 +16,10 @@ from heapfit.profile import tables
 from heapfit.profile.model import Profile
 from heapfit.profile.page import page, save_page
 from heapfit.profile.terminal import show
-from profile_tables import as_recorded, changed, server
+from profile_tables import as_recorded, changed
 from rich.cells import cell_len
 from rich.console import Console
+from trace_data import server
 
 pytestmark = pytest.mark.full
 

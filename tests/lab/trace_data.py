@@ -16,8 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from heapfit.profile import analyse
+from heapfit.profile.model import Profile
 from heapfit.trace import native
+from heapfit.trace.convert import convert
 from heapfit.trace.native import CALLOC, DELETE, FREES, MALLOC, NEW, REALLOC, Event, Mark, Totals
+from profile_tables import Block
 
 PAGE = 4096
 HEAP = 0x7F12_3450_0000
@@ -171,28 +175,6 @@ class Program:
 
 
 # --------------------------------------------------------------------------------- the answers
-
-
-@dataclass
-class Block:
-    """A row of `objects.parquet`."""
-
-    id: int
-    previous: int
-    address: int
-    size: int
-    usable: int
-    born_ns: int
-    born_bytes: int
-    born_thread: int
-    site: int
-    born_kind: int
-    alignment: int
-    died_ns: int | None = None
-    died_bytes: int | None = None
-    died_thread: int | None = None
-    died_kind: int | None = None
-    weight: float = 1.0
 
 
 class Answers:
@@ -468,3 +450,10 @@ def sampled(program: Program, mean: int, seed: int = 1) -> Program:
                 as_new = replace(event, kind=MALLOC, old=0) if event.kind == REALLOC else event
                 calls.append((thread, replace(as_new, ns=event.ns + event.lasted_ns, lasted_ns=0)))
     return replace(program, info={**program.info, "sample": mean}, calls=calls)
+
+
+def server(folder: Path) -> Profile:
+    """Workers with requests, whose lines another thread frees, with call sites: needs nothing."""
+    trace = service(400).write(folder / "server.hft")
+    convert(trace, folder / "server.tables")
+    return analyse.profile(analyse.count(folder / "server.tables"))
