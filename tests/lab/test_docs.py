@@ -207,7 +207,8 @@ def test_every_page_is_in_the_index() -> None:
 
 def normal(message: str) -> str:
     """A message, or its format in the source, without what differs from case to case."""
-    plain = re.sub(r"%p|0x(?:[0-9a-f]+|…)", "ADDRESS", message.replace("%s", "free"))
+    named = message.removesuffix("%s").replace("%s", "free")  # a hint may follow
+    plain = re.sub(r"%p|0x(?:[0-9a-f]+|…)", "ADDRESS", named)
     return re.sub(r"%zu|\b\d+\b", "NUMBER", plain)
 
 

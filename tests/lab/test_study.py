@@ -7,9 +7,8 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from engine_helpers import (
     start_the_clock_late,
     study_of,
     system_allocator,
+    wait_for,
     wait_until_gone,
     workload,
 )
@@ -187,13 +187,6 @@ def start_lab(study: Study, folder: Path) -> subprocess.Popen[bytes]:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         stderr=subprocess.DEVNULL,
     )
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = 120.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to be"
-        time.sleep(0.01)
 
 
 # -------------------------------------------------------------------- same study?
