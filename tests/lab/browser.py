@@ -94,33 +94,6 @@ class Page:
                 raise BrowserError(f"not true after {deadline_s:g} s: {expression}; {self.errors}")
             time.sleep(_POLL_S)
 
-    def look(self, width: int, height: int = 900, dark: bool = False, media: str = "") -> None:
-        """Set the window's size, the colour scheme and the medium ("print", or "" for a screen)."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.command("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        self.command(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
-
-    def press(self, key: str) -> None:
-        """Press and release one key, such as "Tab" or "Enter"."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "Home": 36, "/": 191}
-        codes |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
-        typed = {"text": "\r"} if key == "Enter" else {}
-        for kind in ("keyDown", "keyUp"):
-            self.command(
-                "Input.dispatchKeyEvent",
-                type=kind,
-                key=key,
-                code=key,
-                windowsVirtualKeyCode=codes[key],
-                **(typed if kind == "keyDown" else {}),
-            )
-
     def note(self, method: str, event: dict[str, Any]) -> None:
         """Remember what an event says, where it is an error or a request."""
         if method == "Network.requestWillBeSent":
@@ -181,15 +154,14 @@ class Browser:
     ) -> None:
         self.close()
 
-    def open(self, place: Path | str, width: int = 1280) -> Page:
-        """Open a file or an address in a new tab of the given width and return it once loaded."""
+    def open(self, path: Path) -> Page:
+        """Open a file in a new tab and return it once loaded."""
         target = self.command("Target.createTarget", {"url": "about:blank"})["targetId"]
         attach = {"targetId": target, "flatten": True}
         session = self.command("Target.attachToTarget", attach)["sessionId"]
         page = self._pages[session] = Page(self, session)
         page.listen()
-        page.look(width)
-        page.goto(place if isinstance(place, str) else place.resolve().as_uri())
+        page.goto(path.resolve().as_uri())
         return page
 
     def command(

@@ -36,13 +36,6 @@ os.environ["no_proxy"] = ",".join(["127.0.0.1", os.environ.get("no_proxy", "")])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser is for the full run: it is large, and pages are drawn by clocks of their own."""
-    for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.full)
-
-
 class Heapfit(Protocol):
     """Runs `heapfit` with arguments and returns what it printed and its exit code."""
 

@@ -7,25 +7,12 @@ allocator, the others are factors of the study's own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import product
-from pathlib import Path
 
 import numpy as np
-from heapfit.records import (
-    Factor,
-    InstalledAllocator,
-    Machine,
-    Metric,
-    PlannedTrial,
-    Study,
-    Trial,
-    TrialStatus,
-    Workload,
-    WorkloadRun,
-)
+from heapfit.records import Factor, Metric, PlannedTrial, Study, Trial, TrialStatus
+from report_data import START, make_study
 
-START = datetime(2025, 3, 14, tzinfo=UTC)
 WALL = Metric(name="wall_s", label="Wall time", unit="s", better="lower", source="clock")
 MEMORY = Metric(name="peak_rss_bytes", label="RSS", unit="bytes", better="lower", source="wait4")
 
@@ -39,37 +26,18 @@ def study_of(
     metrics: Sequence[Metric] = (WALL,),
 ) -> Study:
     """A study of these factors without a plan; `cores`, if it is one of them, comes first."""
-    run = WorkloadRun(command=["true"])
-    return Study(
-        heapfit_version="0",
-        created=START,
-        name="designed",
-        title="A designed study",
-        command=run.command,
-        workload=Workload(name="designed", title="", question="", run=run),
-        allocators=[
-            InstalledAllocator(name=name, title=name, version="1", library=Path(f"/{name}.so"))
-            for name in allocators
-        ],
-        baseline=allocators[0],
+    study = make_study(
+        allocators=allocators,
         cores=[int(level) for level in factors.get("cores", "1")],
-        factors=[
-            Factor(name=name, levels=list(levels))
-            for name, levels in factors.items()
-            if name != "cores"
-        ],
         replicates=1,
         warmups=0,
-        seed=1,
-        timeout_s=1,
-        metrics=list(metrics),
-        primary_metric=metrics[0].name,
-        machine=Machine(
-            hostname="h", cpu="c", cores=4, memory_bytes=1, kernel="k", distribution="d", libc="l"
-        ),
-        plan=[],
-        reproduce="",
+        metrics=metrics,
+        primary=metrics[0].name,
+        command=["true"],
+        title="A designed study",
+        factors=[Factor(name=n, levels=list(own)) for n, own in factors.items() if n != "cores"],
     )
+    return study.model_copy(update={"name": "designed", "plan": []})
 
 
 def trial_of(
@@ -91,6 +59,19 @@ def trial_of(
     return Trial(
         planned=planned, status=status, started=START, metrics=dict(figures), machine=machine
     )
+
+
+def by_block(
+    figures: Mapping[str, Sequence[float]], metric: Metric = WALL, baseline: str | None = None
+) -> tuple[Study, list[Trial]]:
+    """A study of one setting in which each allocator gave these figures, block by block."""
+    study = study_of(list(figures), {}, (metric,))
+    trials = [
+        trial_of(study, (name,), {metric.name: figure}, block)
+        for name, own in figures.items()
+        for block, figure in enumerate(own)
+    ]
+    return study.model_copy(update={"baseline": baseline or study.baseline}), trials
 
 
 def table(

@@ -45,7 +45,6 @@ class Double:
         self.shrunk = False
         self.asked: list[str] = []
         self.looks = 0
-        self.ended = threading.Event()
         self.behave = behave or self.answer
         self.options = {
             each["name"]: each
@@ -72,7 +71,6 @@ class Double:
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        self.ended.set()
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         self._thread.join(timeout=60)
@@ -100,30 +98,19 @@ class Double:
 
     # ---------------------------------------------------------------- answers
 
-    def hang(self, _: str) -> None:
-        """No answer, and no end of the connection."""
-        self.ended.wait()
-
     def answer(self, request: str) -> bytes:
         """What heapfit answers."""
-        word, *words = request.split(" ")
-        known: dict[str, Callable[..., dict[str, Any]]] = {
-            "version": lambda: {"version": "0.1.0"},
+        known: dict[str, Callable[[], dict[str, Any]]] = {
             "stats": lambda: {"stats": self.stats()},
             "options": lambda: {
                 "options": [self._in_force(each) for each in self.options.values()]
             },
-            "get": self._get,
-            "set": self._set,
-            "shrink": self._shrink,
-            "restore": self._restore,
-            "trim": lambda: {"given_back": 3 * MIB},
             "ledger": lambda: {"ledger": self.ledger(), "complete": True},
         }
-        if word not in known:
-            reply = {"ok": False, "error": f"there is no request '{word}'"}
+        if request not in known:
+            reply = {"ok": False, "error": f"there is no request '{request}'"}
         else:
-            reply = {"ok": True, **known[word](*words)}
+            reply = {"ok": True, **known[request]()}
         return json.dumps(reply).encode() + b"\n"
 
     def ledger(self) -> list[dict[str, Any]]:
@@ -137,31 +124,10 @@ class Double:
             {**file, "name": "/lib/libc.so.6", "resident": 3 * MIB},
         ]
 
-    def _get(self, name: str) -> dict[str, Any]:
-        if name not in self.options:
-            error = f"there is no option '{name}'; the nearest is 'decay_ms'"
-            return {"ok": False, "error": error}
-        return {"name": name, "value": self.options[name]["value"]}
-
-    def _set(self, name: str, value: str) -> dict[str, Any]:
-        if name in self.options and not self.options[name]["live"]:
-            return {"ok": False, "error": f"'{name}' cannot be set while the program runs"}
-        if name in self.options:
-            self.options[name]["value"] = value
-        return self._get(name)
-
     def _in_force(self, option: dict[str, Any]) -> dict[str, Any]:
         value, most = option["value"], MOST_SHRUNK.get(option["name"]) if self.shrunk else None
         bounded = most is not None and not (value.isdecimal() and int(value) <= most)
         return {**option, "in_force": str(most) if bounded else value}
-
-    def _shrink(self) -> dict[str, Any]:
-        self.shrunk = True
-        return {"given_back": 12 * MIB}
-
-    def _restore(self) -> dict[str, Any]:
-        self.shrunk = False
-        return {}
 
     def stats(self) -> dict[str, Any]:
         """Figures that grow from look to look, ten purges and twenty refills each."""

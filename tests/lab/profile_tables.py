@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from heapfit.profile import analyse
+from heapfit.profile.model import Profile
 from heapfit.trace.schema import FILES, FLOW, KINDS, MEMORY, OBJECTS, SITES, THREADS
 
 FREE, MALLOC, CALLOC, REALLOC = (KINDS.index(kind) for kind in KINDS[:4])
@@ -241,3 +243,27 @@ def each(blocks: Iterable[Block], chosen: Callable[[Block], bool]) -> tuple[int,
     """Return how many blocks are so, and their bytes."""
     own = [block.size for block in blocks if chosen(block)]
     return len(own), sum(own)
+
+
+# ------------------------------------------------------------------- profiles
+
+
+def profile_of(folder: Path, tables: Tables) -> Profile:
+    return analyse.profile(analyse.count(write(folder, tables)))
+
+
+def changed(record: Any, **update: Any) -> Any:
+    """The record with other fields. `a__b` is field `b` of field `a`."""
+    for path, value in update.items():
+        first, _, rest = path.partition("__")
+        new = changed(getattr(record, first), **{rest: value}) if rest else value
+        record = record.model_copy(update={first: new})
+    return record
+
+
+def as_recorded(profile: Profile, **update: Any) -> Profile:
+    """The profile with recordings that differ so."""
+    found: Profile = changed(
+        profile, recordings=[changed(each, **update) for each in profile.recordings]
+    )
+    return found

@@ -26,45 +26,29 @@ from heapfit.records import (
     Workload,
     WorkloadRun,
 )
+from heapfit.study import Journal
 
 MIB = 2**20
 START = datetime(2025, 3, 14, 9, 26, 53, tzinfo=UTC)
 
+
+def _metric(name: str, label: str, unit: str = "count", source: str = "wait4") -> Metric:
+    return Metric(name=name, label=label, unit=unit, better="lower", source=source)
+
+
 METRICS = [
-    Metric(name="wall_s", label="Wall time", unit="s", better="lower", source="monotonic clock"),
-    Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4"),
-    Metric(name="system_s", label="System time", unit="s", better="lower", source="wait4"),
-    Metric(name="peak_rss_bytes", label="Peak RSS", unit="bytes", better="lower", source="wait4"),
-    Metric(
-        name="mean_rss_bytes",
-        label="Mean RSS",
-        unit="bytes",
-        better="lower",
-        source="sampled over the process tree every 10 ms",
-    ),
-    Metric(name="minor_faults", label="Minor faults", unit="count", better="lower", source="wait4"),
-    Metric(name="major_faults", label="Major faults", unit="count", better="lower", source="wait4"),
-    Metric(
-        name="voluntary_switches",
-        label="Voluntary switches",
-        unit="count",
-        better="lower",
-        source="wait4",
-    ),
-    Metric(
-        name="involuntary_switches",
-        label="Involuntary switches",
-        unit="count",
-        better="lower",
-        source="wait4",
-    ),
+    _metric("wall_s", "Wall time", "s", "monotonic clock"),
+    _metric("user_s", "User time", "s"),
+    _metric("system_s", "System time", "s"),
+    _metric("peak_rss_bytes", "Peak RSS", "bytes"),
+    _metric("mean_rss_bytes", "Mean RSS", "bytes", "sampled over the process tree every 10 ms"),
+    _metric("minor_faults", "Minor faults"),
+    _metric("major_faults", "Major faults"),
+    _metric("voluntary_switches", "Voluntary switches"),
+    _metric("involuntary_switches", "Involuntary switches"),
 ]
-RATE = Metric(
-    name="requests_per_s",
-    label="Requests",
-    unit="1/s",
-    better="higher",
-    source="the program's output",
+RATE = _metric("requests_per_s", "Requests", "1/s", "the program's output").model_copy(
+    update={"better": "higher"}
 )
 
 # Of one core: the time and the memory of each allocator relative to glibc.
@@ -168,6 +152,14 @@ def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) 
             )
         )
     return trials
+
+
+def keep(folder: Path, study: Study, trials: Sequence[Trial]) -> Path:
+    """Put a study on disk the way that `heapfit compare` does."""
+    with Journal(folder, study) as journal:
+        for trial in trials:
+            journal.append(trial)
+    return folder
 
 
 def _plan(

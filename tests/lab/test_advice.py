@@ -13,6 +13,7 @@ from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
 from heapfit.report import html_report
 from heapfit.report.deployment import deployment
 from heapfit.report.findings_words import headline
+from heapfit.report.pareto import pareto
 from heapfit.report.reading import find
 from heapfit.statistics import read, summarise
 from report_data import make_study, make_trials
@@ -75,6 +76,21 @@ def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean()
         own = standing.costs["time"] ** 0.25 * standing.costs["memory"] ** 0.75
         assert standing.score == pytest.approx(own)
     assert [min(s.costs[goal] for s in advice.standings) for goal in ("time", "memory")] == [1, 1]
+
+
+def test_the_trade_off_has_a_mark_for_each_and_joins_those_on_the_front() -> None:
+    advice = advised(measured(TRUTH), {"time": 1, "memory": 1})
+    figure = pareto(advice, list(TRUTH))
+    assert figure is not None
+    front, *marks = figure["data"]
+    is_open = {each["name"]: each["marker"]["symbol"].endswith("-open") for each in marks}
+    assert is_open == {"quick": False, "lean": False, "bad": True}
+    costs = {each.allocator: each.costs for each in advice.standings}
+    corners = list(zip(front["x"], front["y"], strict=True))[1:-1]
+    expected = [(costs[name]["time"], costs[name]["memory"]) for name in ("quick", "lean")]
+    assert corners == [pytest.approx(each, abs=0.01) for each in expected]
+    in_time_alone = advised(measured({"a": [1.0], "b": [1.1]}, [WALL]), {"time": 1})
+    assert pareto(in_time_alone, ["a", "b"]) is None
 
 
 def test_what_you_have_is_kept_where_nobody_is_shown_to_be_better() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
+from engine_helpers import wait_for
 from heapfit.live import listening
 from live_double import Double
 
@@ -63,15 +63,8 @@ def pid(start: Start) -> str:
 
 
 def listening_pid(process: subprocess.Popen[str]) -> str:
-    until(lambda: process.pid in [each.pid for each in listening()])
+    wait_for(lambda: process.pid in [each.pid for each in listening()])
     return str(process.pid)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
 
 
 def as_json(result: subprocess.CompletedProcess[str]) -> dict[str, object]:

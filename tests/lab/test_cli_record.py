@@ -10,13 +10,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from engine_helpers import wait_for
 from heapfit.record import examine
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -42,13 +42,6 @@ def recorded(
     answer = json.loads(result.stdout)
     assert answer["exit_code"] == exit_code
     return list(answer["files"])
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_what_a_program_does_is_written_down(
@@ -138,7 +131,7 @@ def running(
         text=True,
     ) as process:
         try:
-            until(lambda: bool(_children(process.pid)))
+            wait_for(lambda: bool(_children(process.pid)))
             yield process, _children(process.pid)[0]
         finally:
             process.kill()

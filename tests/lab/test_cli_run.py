@@ -73,19 +73,18 @@ def test_options_are_merged_with_those_that_are_set(run_heapfit: Heapfit) -> Non
 
 
 @pytest.mark.parametrize(
-    ("short", "option"), [("--control", "control:on"), ("--guard", "guard_sample:32m")]
+    ("words", "options"),
+    [
+        (["--set", "decay_ms=10", "--control"], "control:on,decay_ms:10"),
+        (["--set", "decay_ms=10", "--guard"], "guard_sample:32m,decay_ms:10"),
+        (["--set", "guard_sample=32k", "--guard"], "guard_sample:32k"),
+    ],
 )
-def test_some_options_have_a_short_form(run_heapfit: Heapfit, short: str, option: str) -> None:
-    words = ["--set", "decay_ms=10", short]
+def test_some_options_have_a_short_form_which_what_is_set_refines(
+    run_heapfit: Heapfit, words: list[str], options: str
+) -> None:
     result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
-    assert f"{option},decay_ms:10" in result.stdout
-    assert result.stderr == ""
-
-
-def test_what_is_set_refines_a_short_form(run_heapfit: Heapfit) -> None:
-    words = ["--set", "guard_sample=32k", "--guard"]
-    result = run_heapfit("run", *words, "--", "printenv", "HEAPFIT_OPTIONS")
-    assert result.stdout == "guard_sample:32k\n"
+    assert (result.stdout, result.stderr) == (f"{options}\n", "")
 
 
 # Asks the library itself, through its C API, in a program that runs under it.

@@ -80,24 +80,6 @@ def test_a_workload_that_fails_is_told_and_does_not_stop_the_others(
     assert "small-phases: the program fails" in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("warmups = 0", "warmpus = 0", ["unknown key 'warmpus'", "'warmups'"]),
-        ('probes = ["sleeper/"]', 'probes = ["churn/"]', ["both a workload and a probe"]),
-        ('metric = "peak_rss_bytes"', 'metric = "peak"', ["unknown metric 'peak'"]),
-    ],
-)
-def test_a_study_file_that_makes_no_sense_is_refused_before_anything_runs(
-    run_heapfit: Heapfit, tmp_path: Path, old: str, new: str, said: list[str]
-) -> None:
-    assert old in STUDY
-    study = write_study(tmp_path, STUDY.replace(old, new, 1))
-    result = run_heapfit("study", "run", study, "--out", tmp_path / "out")
-    assert_one_line(result, 2, said)
-    assert not (tmp_path / "out").exists()
-
-
 def test_peers_that_are_not_installed_can_be_left_out(run_heapfit: Heapfit, tmp_path: Path) -> None:
     study = write_study(tmp_path, STUDY.replace('"heapfit"]', '"heapfit", "rpmalloc", "snmalloc"]'))
     result = run_heapfit(

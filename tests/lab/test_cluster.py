@@ -5,14 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit
-from engine_helpers import PYTHON, study_of, workload
+from engine_helpers import PYTHON, study_of, wait_for, workload
 from heapfit import catalogue
 from heapfit.records import (
     InstalledAllocator,
@@ -25,9 +24,6 @@ from heapfit.study.cluster import Cluster
 from study_files import write_study
 
 pytestmark = pytest.mark.full
-
-STARTUP_S = 60.0
-POLL_S = 0.05
 
 
 def free_port() -> int:
@@ -62,7 +58,7 @@ class Fleet:
         self.scheduler = self._dask(
             "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"
         )
-        _wait_for(lambda: accepts(port))
+        wait_for(lambda: accepts(port))
 
     def add(self, name: str, **environment: str) -> None:
         """Start the worker of a machine called `name`."""
@@ -73,7 +69,7 @@ class Fleet:
             **environment,
         )
         log = self.folder / f"{len(self.workers)}.log"
-        _wait_for(lambda: b"Registered to" in log.read_bytes())
+        wait_for(lambda: b"Registered to" in log.read_bytes())
 
     def kill(self, name: str) -> None:
         self.workers[name].kill()
@@ -170,10 +166,3 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
         assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
     assert f"--on {fleet.address}" in study.reproduce
-
-
-def _wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + STARTUP_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(POLL_S)

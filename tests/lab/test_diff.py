@@ -9,23 +9,22 @@ from typing import Any
 
 import profile_tables
 import pytest
+import report_data
 from conftest import Heapfit, assert_one_line
 from heapfit.diff import Change, Diff, of_recordings, of_studies
 from heapfit.records import Study, Trial
-from heapfit.study import Journal
+from heapfit.trace.convert import convert
 from profile_tables import Block, SiteRow, Tables, complete
 from report_data import make_study, make_trials
-from trace_data import sampled, service, write_tables
+from trace_data import Program, sampled, service
 
 Turn = Callable[[Trial], dict[str, float]]
 
 
 def keep(folder: Path, study: Study, figures: Turn = lambda trial: trial.metrics) -> Path:
     """Put a study on disk whose trials have those `figures`."""
-    with Journal(folder, study) as journal:
-        for trial in make_trials(study):
-            journal.append(trial.model_copy(update={"metrics": figures(trial)}))
-    return folder
+    changed = [each.model_copy(update={"metrics": figures(each)}) for each in make_trials(study)]
+    return report_data.keep(folder, study, changed)
 
 
 def slower_and_leaner(trial: Trial) -> dict[str, float]:
@@ -80,12 +79,17 @@ def test_a_single_trial_of_each_shows_nothing(tmp_path: Path) -> None:
         assert set(by_name(diff, "").values()) == {Change.UNCLEAR, Change.NOT_COMPARABLE}
 
 
+def tables_of(program: Program, folder: Path) -> Path:
+    convert(program.write(folder.with_suffix(".hft")), folder)
+    return folder
+
+
 @pytest.fixture
 def recordings(tmp_path: Path) -> tuple[Path, Path]:
     """A service that serves 60 requests, and one that serves 120."""
     return (
-        write_tables(service(60), tmp_path / "old.tables"),
-        write_tables(service(120), tmp_path / "new.tables"),
+        tables_of(service(60), tmp_path / "old.tables"),
+        tables_of(service(120), tmp_path / "new.tables"),
     )
 
 
@@ -183,8 +187,7 @@ def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Pa
 
 def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     both = [
-        write_tables(sampled(service(200), 4096, seed), tmp_path / f"{seed}.tables")
-        for seed in (1, 2)
+        tables_of(sampled(service(200), 4096, seed), tmp_path / f"{seed}.tables") for seed in (1, 2)
     ]
     diff = of_recordings(*both)
     figures = {each.name: each.change for each in diff.figures}

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
-from heapfit.fit import answer, goal
+from heapfit.fit import answer, goal, page, state
+from heapfit.fit.facts import Facts
 from heapfit.records import Metric
 from heapfit.report import Reading
 
@@ -60,6 +61,22 @@ def judged(
     )  # fmt: skip
     reading = Reading(study, trials)
     return answer.judged(setup, Path("confirm"), reading, start), reading
+
+
+def test_the_page_has_the_answer_and_what_is_deployed_as_text(tmp_path: Path) -> None:
+    found, reading = judged("time", TRUTH, 0.005, 12)
+    file = tmp_path / "heapfit.env"
+    file.write_text("A=<b>\n")
+    kept = state.State(
+        request=state.Request(command="heapfit fit -- ./program", goal="time"),
+        facts=Facts(cores=2, python=0, huge_pages=0, wall_s=1.0),
+        candidates=[state.Considered(name="quick", tried=True, reason="<i>", trades="")],
+        answer=found,
+    )
+    made = page.write(kept, reading, [file], tmp_path).read_text()
+    assert "Choose quick" in made
+    assert "A=&lt;b&gt;" in made
+    assert not {"A=<b>", "<i>"} & set(made.split())
 
 
 @pytest.mark.parametrize(

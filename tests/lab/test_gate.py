@@ -4,37 +4,24 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from conftest import Heapfit, assert_one_line
-from design_data import WALL, study_of, trial_of
+from design_data import by_block
 from heapfit.errors import UsageError
 from heapfit.gate import formats
 from heapfit.gate.condition import parse
 from heapfit.gate.decision import Decision, Place
 from heapfit.gate.verdicts import RatioDecision, check, judge
-from heapfit.records import Metric, Study, Trial, TrialStatus
+from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import read, summarise
 
 pytestmark = pytest.mark.full
 
 PROGRAM = ["--", "true"]
-
-
-def studied(
-    figures: Mapping[str, Sequence[float]], metric: Metric = WALL
-) -> tuple[Study, list[Trial]]:
-    """A study in which each treatment gave these figures, block by block; the first: baseline."""
-    study = study_of(list(figures), {}, (metric,))
-    return study, [
-        trial_of(study, (name,), {metric.name: figure}, block)
-        for name, own in figures.items()
-        for block, figure in enumerate(own)
-    ]
 
 
 def decided(condition: str, study: Study, trials: list[Trial]) -> list[RatioDecision]:
@@ -65,7 +52,7 @@ OLD = scattered(1.0, 0.01, 1)
 def test_a_bound_is_judged_by_the_whole_interval(
     new: list[float], condition: str, outcome: str
 ) -> None:
-    [found] = decided(condition, *studied({"old": OLD, "new": new}))
+    [found] = decided(condition, *by_block({"old": OLD, "new": new}))
     assert found.outcome == outcome
     assert found.verdict is not None
     assert (found.verdict.first, found.verdict.second) == ("new", "old")
@@ -74,7 +61,7 @@ def test_a_bound_is_judged_by_the_whole_interval(
 
 @pytest.mark.gate
 def test_a_condition_is_of_each_treatment_unless_it_names_one() -> None:
-    made = studied({"old": OLD, "a": scattered(1.2, 0.01, 2), "b": scattered(1, 0.01, 3)})
+    made = by_block({"old": OLD, "a": scattered(1.2, 0.01, 2), "b": scattered(1, 0.01, 3)})
     assert [(each.name, each.outcome) for each in decided("wall_s>1.05", *made)] == [
         ("a wall_s>1.05", "failed"),
         ("b wall_s>1.05", "passed"),
@@ -86,7 +73,7 @@ def test_a_condition_is_of_each_treatment_unless_it_names_one() -> None:
 
 def test_failed_trials_leave_a_condition_untold_but_not_what_is_shown_to_be_beyond() -> None:
     for mean, outcome in ((1.0, "untold"), (1.5, "failed")):
-        study, trials = studied({"old": OLD, "new": scattered(mean, 0.01, 2)})
+        study, trials = by_block({"old": OLD, "new": scattered(mean, 0.01, 2)})
         trials[-1] = trials[-1].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
         [found] = decided("wall_s>1.1", study, trials)
         assert found.outcome == outcome

@@ -15,7 +15,7 @@ from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import recording
 from heapfit.profile.tally import merged
 from heapfit.trace.native import Problems
-from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, write
+from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, profile_of, write
 
 Made = Callable[..., Profile]
 S = 1_000_000_000
@@ -25,11 +25,11 @@ S = 1_000_000_000
 def made(tmp_path: Path) -> Made:
     """Writes a trace's tables and returns their profile."""
 
-    def profile_of(blocks: Sequence[Block], **more: object) -> Profile:
+    def of_blocks(blocks: Sequence[Block], **more: object) -> Profile:
         folder = tmp_path / f"trace-{len(list(tmp_path.iterdir()))}"
-        return analyse.profile(analyse.count(write(folder, Tables(list(blocks), **more))))
+        return profile_of(folder, Tables(list(blocks), **more))
 
-    return profile_of
+    return of_blocks
 
 
 def plain(amount: Amount) -> tuple[int, int]:
@@ -262,8 +262,7 @@ def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path)
         copies = [Block(**vars(block)) for block in every]
         noted = complete(profile_tables.sampled(copies, mean=8192, seed=seed))
         tables = Tables(noted, threads=NAMES, info={"sample": 8192})
-        profile = analyse.profile(analyse.count(write(tmp_path / str(seed), tables)))
-        found = profile.totals.allocations
+        found = profile_of(tmp_path / str(seed), tables).totals.allocations
         off.append(
             (
                 (found.objects - true[0]) / found.objects_error,

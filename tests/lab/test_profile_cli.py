@@ -50,7 +50,7 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
 def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = service(requests=20)
     path = program.write(tmp_path / "service.hft")
-    totals = Answers(program.calls, program.marks).totals
+    totals = Answers(program.calls).totals
     words = ("--json", "--keep", tmp_path / "tables", "--allocators", "glibc")
     done = run_heapfit("profile", path, *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -1,75 +1,22 @@
-"""Flame graphs in a profile's page: what the tree has, and the graph in a real browser.
-
-Needs Debian's `chromium`, as tests of the page do.
-"""
+"""Flame graphs in a profile's page: what the tree has, and what has changed between two."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import profile_tables
 import pytest
-from browser import Browser, Page
 from conftest import Heapfit, assert_one_line
-from heapfit.flames.tree import Tree, grow
+from heapfit.flames.tree import Tree
 from heapfit.names import shortened
 from heapfit.profile.analyse import count, profile
-from heapfit.profile.page import page, save_page
+from heapfit.profile.page import page
 from heapfit.profile.sections import flames
 from heapfit.profile.tally import merged
-from profile_data import calm, changed
 from profile_tables import Block, SiteRow, Tables
-
-TITLES = ["live at the peak", "allocated in all"]
-HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
-STACKS = {
-    ("main", "serve", "parse"): (3, 3000, 30, 30_000),
-    ("main", "serve"): (1, 1000, 1, 1000),
-    ("main", "load"): (2, 6000, 2, 6000),
-    ("start", "parse", HOSTILE): (5, 2000, 5, 2000),
-    ("main", "gone"): (0, 0, 7, 5000),
-}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
-def opened(browser: Browser, folder: Path, tree: Tree, width: int = 1280) -> Page:
-    """Open the page of a profile with that tree, and wait until all is drawn."""
-    path = folder / "profile.html"
-    save_page(changed(calm(), flames=tree), path, "x.hft")
-    shown = browser.open(path, width)
-    state = "document.documentElement.dataset"
-    shown.wait_until(f"{state}.flames && {state}.figures")
-    assert (shown.errors, shown.evaluate(f"{state}.flames")) == ([], "drawn")
-    assert {url for url in shown.requests if not url.startswith("data:")} == {
-        path.resolve().as_uri()
-    }
-    return shown
-
-
-def bars(page: Page) -> dict[str, tuple[float, float, int]]:
-    """The bars by what is told of each: left and width in parts of the whole, and row."""
-    found = page.evaluate(
-        """[...document.querySelectorAll('.flames .bars div')].map((bar) => {
-          const whole = bar.parentElement.getBoundingClientRect();
-          const own = bar.getBoundingClientRect();
-          return [bar.ariaLabel, (own.left - whole.left) / whole.width, own.width / whole.width,
-                  Math.round((own.top - whole.top) / own.height)];
-        })"""
-    )
-    return {label: tuple(rest) for label, *rest in found}
-
-
-def told(page: Page) -> str:
-    return page.evaluate("document.querySelector('.flames .told').innerText")
-
 
 # ------------------------------------------------------------------------------------- the names
 
@@ -133,40 +80,6 @@ def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
     at_peak = sums(both.flames, flames.TITLES.index("live at the peak"), "bytes")
     assert at_peak[()] == both.peak.amount.bytes
     assert "flames" not in both.model_dump()
-
-
-# ------------------------------------------------------------------------------------ the browser
-
-
-def test_the_graph_is_walked_zoomed_and_searched_by_keys(browser: Browser, tmp_path: Path) -> None:
-    page = opened(browser, tmp_path, grow(STACKS, TITLES))
-    load = bars(page)["load, 5.86 KiB, 50 % of 11.7 KiB"]
-    assert load == pytest.approx((0, 6000 / 12_000, 2), abs=0.01)
-    assert page.evaluate("document.querySelectorAll('main img, [onerror]').length") == 0
-    page.evaluate("document.querySelector('.flames [tabindex=\"0\"]').focus()")
-
-    def focused_after(*keys: str) -> str:
-        for key in keys:
-            page.press(key)
-        return page.evaluate("document.activeElement.ariaLabel").partition(",")[0]
-
-    assert focused_after() == "all"
-    assert focused_after("ArrowDown", "ArrowDown") == "load"
-    assert focused_after("ArrowRight") == "serve"
-    assert focused_after("ArrowRight") == "serve"  # there is no other
-    assert focused_after("Enter") == "serve"
-    assert "load" not in " ".join(bars(page))
-    assert focused_after("ArrowDown") == "parse"
-    assert "parse" in told(page)
-    assert "called by serve ← main" in told(page)
-    assert focused_after("Escape", "Home", "ArrowUp", "ArrowUp", "ArrowUp") == "all"
-    tabs = page.evaluate("document.querySelectorAll('.flames .bars [tabindex=\"0\"]').length")
-    assert tabs == 1
-    page.press("/")
-    assert page.evaluate("document.activeElement.tagName") == "INPUT"
-    page.command("Input.insertText", text="pars")
-    found = page.evaluate("document.querySelector('.flames output').value")
-    assert found == "4.88 KiB, 42 % in 2 places"
 
 
 # -------------------------------------------------------------------------------------- --against

@@ -17,7 +17,7 @@ from conftest import Heapfit
 from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError
 from heapfit.files import write_text
-from heapfit.records import InstalledAllocator, Study, Summary, Trial, WorkloadRun
+from heapfit.records import InstalledAllocator, Summary, WorkloadRun
 from heapfit.report import (
     html_report,
     is_current,
@@ -32,20 +32,12 @@ from heapfit.report.reading import Findings, find
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal, note_look
 from markupsafe import escape
-from report_data import make_study, make_trials
+from report_data import keep, make_study, make_trials
 from rich.console import Console
 
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def keep(folder: Path, study: Study, trials: list[Trial]) -> Path:
-    """Put a study on disk the way that `heapfit compare` does."""
-    with Journal(folder, study) as journal:
-        for trial in trials:
-            journal.append(trial)
-    return folder
 
 
 def test_analyses_are_made_for_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ import pytest
 from conftest import Heapfit, assert_one_line
 from heapfit.records import Factor, Study, Trial, TrialStatus
 from heapfit.report.rows import Rows, csv_text
-from heapfit.study import Journal
-from report_data import Faults, make_study, make_trials
+from report_data import Faults, keep, make_study, make_trials
 
 
 @pytest.fixture
@@ -27,11 +26,7 @@ def kept(tmp_path: Path) -> tuple[Path, Study, list[Trial]]:
         without={"glibc": (2, "user_s")},
     )
     trials = make_trials(study, faults)
-    folder = tmp_path / "results"
-    with Journal(folder, study) as journal:
-        for trial in reversed(trials):
-            journal.append(trial)
-    return folder, study, trials
+    return keep(tmp_path / "results", study, trials[::-1]), study, trials
 
 
 def test_csv_has_a_row_for_each_trial_with_every_figure(

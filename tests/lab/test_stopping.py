@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import load_benchmark
-from design_data import START
 from engine_helpers import study_of, system_allocator, workload
 from heapfit.errors import UsageError
 from heapfit.records import PlannedTrial, Precision, StoppingRule, Study, Trial, TrialStatus
@@ -24,6 +23,7 @@ from heapfit.statistics.verdict import METHOD, STOPPED_METHOD
 from heapfit.study import Progress, execute, load, note_look
 from heapfit.study import execute as execute_study
 from heapfit.study.stopping import LOOKS
+from report_data import START
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "stopping_errors.py"
 TWO = [system_allocator("a"), system_allocator("b", B="1")]

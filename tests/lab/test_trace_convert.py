@@ -9,13 +9,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import trace_data
 from conftest import Heapfit
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.schema import FILES
-from trace_data import END, MODULES, Answers, Program, service
+from trace_data import END, MODULES, Answers, Program, service, tables
 
 Rows = list[dict[str, Any]]
 
@@ -34,12 +33,7 @@ def program() -> Program:
 
 @pytest.fixture(scope="module")
 def answers(program: Program) -> Answers:
-    return Answers(program.calls, program.marks)
-
-
-@pytest.fixture(scope="module")
-def expected(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trace_data.write_tables(program, tmp_path_factory.mktemp("expected"))
+    return Answers(program.calls)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +49,9 @@ def converted(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 @pytest.mark.parametrize("name", ["objects", "threads", "flow", "sites"])
 def test_a_table_holds_what_happened(
-    name: str, converted: tuple[Path, Summary], expected: Path
+    name: str, converted: tuple[Path, Summary], program: Program, answers: Answers
 ) -> None:
-    assert rows(converted[0], name) == rows(expected, name)
+    assert rows(converted[0], name) == tables(program, answers)[name]
 
 
 def test_the_summary_says_what_the_trace_is(

@@ -82,6 +82,22 @@ def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     assert found_totals.unmatched_frees == 0
 
 
+def test_of_threads_all_is_kept_that_becomes_of_their_blocks(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    chosen = frozenset({1, 2})
+    made = cut(trace, tmp_path / "cut.hft", Part(threads=chosen))
+    expected = [b for b in Answers(program.calls).blocks if b.born_thread in chosen]
+    found = Answers(calls(tmp_path / "cut.hft"))
+    assert made.events == sum(2 if b.died_ns else 1 for b in expected) - found.totals.reallocs
+    assert found.totals.unmatched_frees == 0
+    assert [(b.address, b.size, b.born_ns, b.died_ns) for b in found.blocks] == [
+        (b.address, b.size, b.born_ns, b.died_ns) for b in expected
+    ]
+    # The logger and worker-3 free blocks of theirs; the main thread does not.
+    assert sorted(names(tmp_path / "cut.hft")) == ["logger", "worker-1", "worker-2", "worker-3"]
+
+
 def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no event"):
         cut(trace, tmp_path / "cut.hft", Part(from_ns=10**12))

@@ -22,7 +22,7 @@ from engine_helpers import (
     wait_until_gone,
     workload,
 )
-from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
+from heapfit.records import InstalledAllocator, TrialStatus, WorkloadCheck, WorkloadMetric
 from heapfit.trial.resources import Memory
 
 MIB = 1 << 20
@@ -40,6 +40,10 @@ if os.fork() == 0:
     note(); time.sleep(600)
 note(); time.sleep(600)
 """
+
+
+def jemalloc() -> InstalledAllocator:
+    return system_allocator("jemalloc", next(Path("/usr/lib").glob("*/libjemalloc.so.2")))
 
 
 # ------------------------------------------------------------------------ figures
@@ -91,7 +95,7 @@ def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:
 
 
 def test_allocator_reaches_the_program_and_not_its_neighbours(tmp_path: Path) -> None:
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
+    library = jemalloc().library
     show = (
         "import os; print(os.environ.get('LD_PRELOAD'));"
         " print('jemalloc' in open('/proc/self/maps').read())"
@@ -100,7 +104,7 @@ def test_allocator_reaches_the_program_and_not_its_neighbours(tmp_path: Path) ->
     trial = run_once(
         workload(*PYTHON, show, check=check),
         tmp_path,
-        allocator=system_allocator("jemalloc", library),
+        allocator=jemalloc(),
     )
     assert trial.status is TrialStatus.OK, trial.reason
     assert "jemalloc" not in Path("/proc/self/maps").read_text()
@@ -165,25 +169,24 @@ def test_a_metric_that_is_not_printed_fails_the_trial(tmp_path: Path, printed: s
     assert trial.metrics == {}
 
 
-def test_other_output_than_the_reference_is_a_mismatch(tmp_path: Path) -> None:
-    work = workload("sh", "-c", "echo ${FLAVOUR:-plain}")
+@pytest.mark.parametrize(
+    ("script", "check"),
+    [
+        ("echo ${F:-plain}", WorkloadCheck()),
+        ("echo ${F:-plain} > {scratch}/out", WorkloadCheck(files=["out"])),
+    ],
+)
+def test_other_output_or_files_than_the_reference_are_a_mismatch(
+    tmp_path: Path, script: str, check: WorkloadCheck
+) -> None:
+    work = workload("sh", "-c", script, check=check)
     reference = run_once(work, tmp_path)
     same = run_once(work, tmp_path, reference=reference, allocator=system_allocator("a"))
-    other = run_once(
-        work, tmp_path, reference=reference, allocator=system_allocator("b", FLAVOUR="odd")
-    )
-    assert same.status is TrialStatus.OK
+    other = run_once(work, tmp_path, reference=reference, allocator=system_allocator("b", F="odd"))
+    assert reference.status is same.status is TrialStatus.OK
     assert other.status is TrialStatus.MISMATCH
     assert other.reason == "gives different output than under glibc"
     assert other.metrics == {}
-
-
-def test_files_are_compared_too(tmp_path: Path) -> None:
-    work = workload("sh", "-c", "echo ${F:-x} > {scratch}/out", check=WorkloadCheck(files=["out"]))
-    reference = run_once(work, tmp_path)
-    other = run_once(work, tmp_path, reference=reference, allocator=system_allocator("b", F="y"))
-    assert reference.status is TrialStatus.OK
-    assert other.status is TrialStatus.MISMATCH
 
 
 # ------------------------------------------------------------------------ failures
@@ -254,11 +257,10 @@ def test_a_trial_counts_when_the_allocator_serves_the_process_that_does_the_work
     tmp_path: Path, code: str, flags: list[str], wrapper: str, reason: str, *, warmup: bool
 ) -> None:
     program = _compiled(tmp_path / "busy", code, *flags)
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
     trial = run_once(
         workload("sh", "-c", wrapper.format(program)),
         tmp_path / "w",
-        allocator=system_allocator("jemalloc", library),
+        allocator=jemalloc(),
         warmup=warmup,
         warmups=int(warmup),
     )
@@ -272,11 +274,9 @@ def test_a_trial_counts_when_the_allocator_serves_the_process_that_does_the_work
 def test_a_program_that_cannot_be_traced_is_run_again_without(tmp_path: Path) -> None:
     """As a debugger, or a program that looks for one."""
     refuses = "import sys; sys.exit('TracerPid:\\t0' not in open('/proc/self/status').read())"
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-    jemalloc = system_allocator("jemalloc", library)
     for warmup in (True, False):
         own = {"warmup": warmup, "warmups": int(warmup)}
-        trial = run_once(workload(*PYTHON, refuses), tmp_path, allocator=jemalloc, **own)
+        trial = run_once(workload(*PYTHON, refuses), tmp_path, allocator=jemalloc(), **own)
         assert trial.status is TrialStatus.OK, trial.reason
 
 
@@ -289,10 +289,7 @@ def test_a_statically_linked_program_is_not_measured_under_a_false_name(
     source.write_text(f"#include <unistd.h>\nint main(void) {{ sleep({seconds}); return 0; }}\n")
     program = tmp_path / "static"
     subprocess.run(["cc", "-static", str(source), "-o", str(program)], check=True)
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-    trial = run_once(
-        workload(str(program)), tmp_path / "w", allocator=system_allocator("jemalloc", library)
-    )
+    trial = run_once(workload(str(program)), tmp_path / "w", allocator=jemalloc())
     assert trial.status is TrialStatus.FAILED
     assert "statically" in trial.reason
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from conftest import load_benchmark
-from design_data import MEMORY, WALL, study_of, trial_of
+from design_data import MEMORY, WALL, by_block
 from heapfit.records import Metric, Study, Trial, Verdict
 from heapfit.statistics import read
 from heapfit.statistics.verdict import METHOD, judge, pairs, verdicts
@@ -30,19 +29,6 @@ def benchmark() -> ModuleType:
     return load_benchmark(BENCHMARK)
 
 
-def measured(
-    figures: dict[str, Sequence[float]], metric: Metric = WALL, baseline: str | None = None
-) -> tuple[Study, list[Trial]]:
-    """A study of one setting in which each allocator gave these figures, block by block."""
-    study = study_of(list(figures), {}, (metric,))
-    trials = [
-        trial_of(study, (name,), {metric.name: figure}, block)
-        for name, own in figures.items()
-        for block, figure in enumerate(own)
-    ]
-    return study.model_copy(update={"baseline": baseline or study.baseline}), trials
-
-
 def between(made: tuple[Study, list[Trial]], first: str, second: str) -> Verdict:
     found = verdicts(read(*made), whole=[each.name for each in made[0].metrics])
     return next(each for each in found if (each.first, each.second) == (first, second))
@@ -55,7 +41,7 @@ def scattered(seed: int, mean: float, spread: float, blocks: int = 8) -> list[fl
 
 def test_two_allocators_are_compared_by_the_paired_t_test_of_logarithms() -> None:
     a, b = scattered(1, 1.0, 0.05), scattered(2, 0.95, 0.05)
-    found = between(measured({"a": a, "b": b}), "a", "b")
+    found = between(by_block({"a": a, "b": b}), "a", "b")
     expected = ttest_rel(np.log(a), np.log(b))
     assert found.p == pytest.approx(expected.pvalue)
     interval = expected.confidence_interval(0.95)
@@ -67,14 +53,14 @@ def test_two_allocators_are_compared_by_the_paired_t_test_of_logarithms() -> Non
 def test_comparisons_with_the_baseline_are_adjusted_for_themselves_alone() -> None:
     figures = np.array([scattered(seed, 1.0, 0.05) for seed in range(4)])
     found = between(
-        measured(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "a", "c"
+        by_block(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "a", "c"
     )
     pair = pairs(figures, to=2)
     [place] = np.flatnonzero(pair.first == 0)
     alone = 2 * t.sf(abs(pair.mean[place]) / pair.variance[place] ** 0.5, pair.df[place])
     assert found.p == pytest.approx(1 - (1 - alone) ** 3)
     turned = between(
-        measured(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "c", "d"
+        by_block(dict(zip("abcd", figures.tolist(), strict=True)), baseline="c"), "c", "d"
     )
     own = judge(pair)
     [place] = np.flatnonzero(pair.first == 3)
@@ -105,7 +91,7 @@ def test_the_promise_holds_from_three_blocks_on_for_both_families(
 @pytest.mark.parametrize("metric", [FAULTS, SYSTEM])
 def test_of_a_metric_that_can_be_zero_the_difference_is_the_subject(metric: Metric) -> None:
     a, b = [5.0, 6.0, 5.5, 7.0], [1.0, 2.5, 1.5, 2.0]
-    found = between(measured({"a": a, "b": b}, metric), "a", "b")
+    found = between(by_block({"a": a, "b": b}, metric), "a", "b")
     assert found.subject == "difference"
     assert found.estimate == pytest.approx(np.mean(np.subtract(a, b)))
     assert found.p == pytest.approx(ttest_rel(a, b).pvalue)
@@ -113,10 +99,10 @@ def test_of_a_metric_that_can_be_zero_the_difference_is_the_subject(metric: Metr
 
 
 def test_figures_that_never_vary_are_facts() -> None:
-    found = between(measured({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "b")
+    found = between(by_block({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "b")
     assert (found.estimate, found.low, found.high) == pytest.approx((0.875, 0.875, 0.875))
     assert found.p == 0.0
-    same = between(measured({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "c")
+    same = between(by_block({"a": [7.0] * 3, "b": [8.0] * 3, "c": [7.0] * 3}, CALLS), "a", "c")
     assert (same.p, same.shown) == (1.0, False)
 
 
@@ -135,7 +121,7 @@ def test_differences_too_small_to_matter_are_known(
     metric: Metric, gap: float, trivial: bool
 ) -> None:
     base = 100 * 2**20 if metric is MEMORY else 1.0
-    found = between(measured({"a": [base] * 4, "b": [base + gap] * 4}, metric), "a", "b")
+    found = between(by_block({"a": [base] * 4, "b": [base + gap] * 4}, metric), "a", "b")
     assert found.trivial == trivial
     assert found.shown
     assert found.counts == (not trivial)
@@ -151,7 +137,7 @@ def test_too_little_is_judged_by_the_whole_interval() -> None:
         ([0.002, 0.008, 0.009, 0.003, 0.008, 0.009], False, False),
     ):
         slower = [b + gap for b, gap in zip(base, gaps, strict=True)]
-        found = between(measured({"a": slower, "b": base}, WALL), "a", "b")
+        found = between(by_block({"a": slower, "b": base}, WALL), "a", "b")
         for each in (found, found.turned()):
             assert (each.trivial, each.matters) == (trivial, matters), gaps
         assert found.absolute_low is not None

@@ -3,13 +3,12 @@
 A `Program` never ran: its calls are made here, on a clock of its own, with addresses from a small
 allocator of its own. `Answers` are what must be found in its trace, worked out in plain Python
 from the list of events, apart from all that is tested. `Program.write` makes the trace (`.hft`),
-`write_tables` the Parquet folder that it must become, `service()` is a program with a bit of
-everything: several threads, call sites, reallocs, frees by other threads, bursts, leaks.
+`tables` the rows that it must become, `service()` is a program with a bit of everything: several
+threads, call sites, reallocs, frees by other threads, bursts, leaks.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from heapfit.profile import analyse
+from heapfit.profile.model import Profile
 from heapfit.trace import native
+from heapfit.trace.convert import convert
 from heapfit.trace.native import CALLOC, DELETE, FREES, MALLOC, NEW, REALLOC, Event, Mark, Totals
-from heapfit.trace.schema import FILES
+from profile_tables import Block
 
 PAGE = 4096
 HEAP = 0x7F12_3450_0000
@@ -52,7 +52,6 @@ END = {"reason": "exit"}
 
 _CALL_NS = 40  # between two calls
 _GRANULE = 16
-_MEMORY_STEP_NS = 1_000_000
 
 
 # --------------------------------------------------------------------------------- the program
@@ -178,49 +177,20 @@ class Program:
 # --------------------------------------------------------------------------------- the answers
 
 
-@dataclass
-class Block:
-    """A row of `objects.parquet`."""
-
-    id: int
-    previous: int
-    address: int
-    size: int
-    usable: int
-    born_ns: int
-    born_bytes: int
-    born_thread: int
-    site: int
-    born_kind: int
-    alignment: int
-    died_ns: int | None = None
-    died_bytes: int | None = None
-    died_thread: int | None = None
-    died_kind: int | None = None
-    weight: float = 1.0
-
-
 class Answers:
     """What must be found in a list of events."""
 
-    def __init__(self, calls: Sequence[tuple[int, Event]], marks: Sequence[Mark] = ()) -> None:
+    def __init__(self, calls: Sequence[tuple[int, Event]]) -> None:
         """Work through the events once, in their order."""
         self.dead: list[Block] = []  # in order of death
         self.live: dict[int, Block] = {}  # by address, in order of birth
-        self.memory: list[dict[str, int | None]] = []
         self.sites: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self._counts: dict[str, int] = defaultdict(int)
         self._live_bytes = 0
         self._born = 0
         self._last_site: dict[tuple[int, int], int] = {}
-        self._marks = list(marks)
-        self.ends_ns = 0
         for thread, event in calls:
-            self._course(event.ns)
             self._take(thread, event)
-        for mark in self._marks:
-            self._note_memory(mark.ns, mark)
-        self.ends_ns = max([self.ends_ns, *(mark.ns for mark in marks)])
 
     @property
     def blocks(self) -> list[Block]:
@@ -245,7 +215,6 @@ class Answers:
 
     def _take(self, thread: int, event: Event) -> None:
         self._counts["events"] += 1
-        self.ends_ns = event.ns + event.lasted_ns
         if event.kind in FREES:
             self._counts["frees"] += 1
             self._die(thread, event.address, event.ns, event.kind)
@@ -313,38 +282,14 @@ class Answers:
         site["switches"] += self._last_site.get(context, event.site) != event.site
         self._last_site[context] = event.site
 
-    def _course(self, ns: int) -> None:
-        """Note memory at the marks, and at each step of time, up to `ns`."""
-        while self._marks and self._marks[0].ns <= ns:
-            mark = self._marks.pop(0)
-            self._note_memory(mark.ns, mark)
-        if not self.memory or ns >= (self.memory[-1]["ns"] or 0) + _MEMORY_STEP_NS:
-            self._note_memory(ns, None)
-
-    def _note_memory(self, ns: int, mark: Mark | None) -> None:
-        self.memory.append(
-            {
-                "ns": ns,
-                "live_bytes": self._live_bytes,
-                "live_objects": len(self.live),
-                "resident": mark.resident if mark else None,
-                "resident_anonymous": mark.resident_anonymous if mark else None,
-                "allocated_bytes": self._counts["bytes"],
-                "allocations": self._counts["allocations"],
-                "frees": self._counts["frees"],
-            }
-        )
-
 
 # ---------------------------------------------------------------------------------- the tables
 
 
-def write_tables(program: Program, folder: Path) -> Path:
-    """Write the Parquet folder that the program's trace must become; return it."""
-    answers = Answers(program.calls, program.marks)
-    rows = {
-        "objects": [vars(block) for block in _weighted(answers.blocks, program.info["sample"])],
-        "memory": answers.memory,
+def tables(program: Program, answers: Answers) -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the tables that the program's trace must become, by table."""
+    return {
+        "objects": [vars(block) for block in answers.blocks],
         "threads": _threads(program),
         "flow": [
             {"born_thread": born, "died_thread": died, "blocks": blocks, "bytes": size}
@@ -352,19 +297,6 @@ def write_tables(program: Program, folder: Path) -> Path:
         ],
         "sites": [_site(program, answers, number) for number in range(1, len(program.sites) + 1)],
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, schema in FILES.items():
-        pq.write_table(pa.Table.from_pylist(rows[name], schema), folder / f"{name}.parquet")
-    (folder / "summary.json").write_text(json.dumps(_summary(program, answers)))
-    return folder
-
-
-def _weighted(blocks: Sequence[Block], sample: int) -> list[Block]:
-    from math import expm1
-
-    if not sample:
-        return list(blocks)
-    return [replace(b, weight=1 / -expm1(-max(b.size, 1) / sample)) for b in blocks]
 
 
 def _threads(program: Program) -> list[dict[str, Any]]:
@@ -397,17 +329,6 @@ def _site(program: Program, answers: Answers, number: int) -> dict[str, Any]:
         "file": None,
         "line": None,
         **{name: answers.sites[number][name] for name in counted},
-    }
-
-
-def _summary(program: Program, answers: Answers) -> dict[str, Any]:
-    return {
-        "file": "service.hft",
-        "info": program.info,
-        "end": END,
-        "totals": vars(answers.totals),
-        "problems": vars(native.Problems()),
-        "duration_ns": answers.ends_ns,
     }
 
 
@@ -529,3 +450,10 @@ def sampled(program: Program, mean: int, seed: int = 1) -> Program:
                 as_new = replace(event, kind=MALLOC, old=0) if event.kind == REALLOC else event
                 calls.append((thread, replace(as_new, ns=event.ns + event.lasted_ns, lasted_ns=0)))
     return replace(program, info={**program.info, "sample": mean}, calls=calls)
+
+
+def server(folder: Path) -> Profile:
+    """Workers with requests, whose lines another thread frees, with call sites: needs nothing."""
+    trace = service(400).write(folder / "server.hft")
+    convert(trace, folder / "server.tables")
+    return analyse.profile(analyse.count(folder / "server.tables"))
