@@ -18,13 +18,16 @@
 
 typedef void *open_function(const char *file, int mode);
 
-/* Not by the address: a program that is linked at a fixed place has one of its own for malloc. What another one has given is kept,
- * since `free` may be ours all the same. */
+/* Not by the address: a program that is linked at a fixed place has one of its own for malloc. What another one has given is kept, since
+ * `free` may be ours all the same, and where tools that look for leaks find it. */
 __attribute__((constructor)) static void learn_whose_malloc_is(void)
 {
-    void *object = malloc(1);
+    static void *volatile object;
+    object = malloc(1);
     heap_settings.malloc_is_another = object != NULL && !hf_is_ours(object);
-    if (!heap_settings.malloc_is_another) free(object); /* NOLINT(clang-analyzer-unix.Malloc): see above */
+    if (heap_settings.malloc_is_another) return;
+    free(object);
+    object = NULL;
 }
 
 static int mode_in_force(int mode)
