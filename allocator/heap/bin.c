@@ -340,11 +340,6 @@ static uintptr_t list_walk(uintptr_t block, uint32_t steps)
     return block;
 }
 
-static void list_link(uintptr_t block, uintptr_t next)
-{
-    *block_words(block) = next ^ block ^ space.link_key;
-}
-
 /* How many blocks a refill may move to the bin. */
 ALWAYS_INLINE uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 {

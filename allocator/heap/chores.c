@@ -69,23 +69,6 @@ void heap_chores_expect_own(void)
 
 /* ---- sparse spans ------------------------------------------------------------------------------------------------------------ */
 
-/* The free blocks of a span, a bit each. */
-struct free_blocks {
-    uint64_t bits[SPAN_SIZE / MALLOC_ALIGNMENT / 64];
-    uint32_t count;
-};
-
-static void free_blocks_add(struct free_blocks *free, uint32_t block)
-{
-    free->bits[block / 64] |= UINT64_C(1) << (block % 64);
-    free->count++;
-}
-
-static bool free_blocks_have(const struct free_blocks *free, uint32_t block)
-{
-    return ((free->bits[block / 64] >> (block % 64)) & 1) != 0;
-}
-
 /* Another thread may write to the block at the same moment: the program, or its outbox. What it looks like is only a guess,
  * so ThreadSanitizer need not worry. */
 #if defined(__SANITIZE_THREAD__)

@@ -16,9 +16,9 @@
  * a heap keeps; chores.c giving memory back in time; background.c the same while the program sleeps; idle.c what a
  * resting thread's heap holds; lent.c the whole heap of one that sleeps; pressure.c what is done when memory runs
  * short; remote.c blocks that another thread freed; registry.c heaps and threads: birth, death, adoption, fork;
- * inherit.c what other threads' heaps leave to a fork's child; shared.c heaps of several threads; large.c objects with spans of their own; mixed.c, in the library with pools
- * alone, bins of objects of many sizes; survey.c what lies in a span, for figures (survey.h); pick.c which objects are
- * picked by chance (pick.h); guard.c, guard_sample.c and guard_report.c such as stand at the edge of inaccessible pages
+ * inherit.c what other threads' heaps leave to a fork's child; shared.c heaps of several threads; large.c objects
+ * with spans of their own; mixed.c, in the library with pools alone, bins of objects of many sizes; survey.c what lies
+ * in a span, for figures (survey.h); pick.c which objects are picked by chance (pick.h); guard.c, guard_sample.c and guard_report.c such as stand at the edge of inaccessible pages
  * (guard.h); sample.c, call_site.c and sample_look.c such as it is known of who asked for them (sample.h; numbered.h); the folder hardened/, in the library that is hardened alone, what stands against attacks (hardened.h); object.c what
  * the malloc family asks for, of any size; check.c errors of the program.
  */
@@ -509,6 +509,23 @@ uint16_t span_units_with_blocks(const struct span *span);
 /* The blocks that start in a carve unit: [*first, returned end). */
 uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *first);
 
+/* Free blocks of a span, a bit each, by their numbers. */
+struct free_blocks {
+    uint64_t bits[SPAN_SIZE / MALLOC_ALIGNMENT / 64];
+    uint32_t count;
+};
+
+ALWAYS_INLINE void free_blocks_add(struct free_blocks *free, uint32_t block)
+{
+    free->bits[block / 64] |= UINT64_C(1) << (block % 64);
+    free->count++;
+}
+
+ALWAYS_INLINE bool free_blocks_have(const struct free_blocks *free, uint32_t block)
+{
+    return ((free->bits[block / 64] >> (block % 64)) & 1) != 0;
+}
+
 ALWAYS_INLINE uint32_t span_live(const struct span *span)
 {
     return span->countdown + span->held_back;
@@ -844,9 +861,8 @@ ALWAYS_INLINE void heap_inherit_pass(void)
     if (UNLIKELY(atomic_load_explicit(&heap_inherit_after, memory_order_relaxed) != 0)) heap_inherit_look();
 }
 
-/* For inherit.c, by registry.c. A span of such a heap becomes an orphan with so many live blocks, under the orphans' lock; or its
- * blocks are never used again. And the heap, which has no span any more, becomes idle. */
-void heap_orphan_restored(struct span *span, uint32_t live);
+/* For inherit.c, by registry.c. The blocks of a span of such a heap are never used again; and the heap, which has no span any more,
+ * becomes idle. */
 void heap_lose_span(struct span *span);
 void heap_retire_left_behind(struct heap *heap);
 
@@ -939,6 +955,11 @@ ALWAYS_INLINE uintptr_t list_next(uintptr_t block)
     uintptr_t link = *block_words(block) ^ space.link_key;
     if (UNLIKELY(link > LINK_MAX)) check_link_failed((const void *)block);
     return link ^ block;
+}
+
+ALWAYS_INLINE void list_link(uintptr_t block, uintptr_t next)
+{
+    *block_words(block) = next ^ block ^ space.link_key;
 }
 
 _Noreturn COLD void check_bin_failed(const struct heap *heap, unsigned bin); /* the first block of the bin */

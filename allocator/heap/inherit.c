@@ -30,11 +30,6 @@ void heap_inherit_expect(void)
 
 /* ---- blocks ---------------------------------------------------------------------------------------------------- */
 
-/* Which blocks of a span are free, by their numbers. */
-struct blocks {
-    uint64_t words[SPAN_SIZE / MALLOC_ALIGNMENT / 64];
-};
-
 /* Whether it is a block of the span's, and says that it is free. */
 static bool says_free(const struct span *span, uintptr_t block)
 {
@@ -42,16 +37,6 @@ static bool says_free(const struct span *span, uintptr_t block)
     if (block - span_start(span) >= SPAN_SIZE || offset % span->block_size != 0) return false;
     bool exists = offset + span->block_size <= SPAN_SIZE && (span->uncarved >> (offset >> CARVE_UNIT_LOG2) & 1) == 0;
     return exists && block_looks_free(block);
-}
-
-/* Whether it was not there yet. */
-static bool blocks_add(struct blocks *blocks, const struct span *span, uintptr_t block)
-{
-    uint32_t number = (uint32_t)(block - span_start(span)) / span->block_size;
-    uint64_t bit = UINT64_C(1) << number % 64, *word = &blocks->words[number / 64];
-    bool added = (*word & bit) == 0;
-    *word |= bit;
-    return added;
 }
 
 struct followed {
@@ -63,20 +48,16 @@ struct followed {
 /* As far as a list can be followed. */
 static struct followed follow(const struct span *span, uintptr_t block)
 {
-    struct blocks seen = {{0}};
-    struct followed list = {.to_end = false};
-    while (!list_is_empty(block) && says_free(span, block) && blocks_add(&seen, span, block)) {
-        list.last = block;
-        list.blocks++;
+    struct free_blocks seen = {.count = 0};
+    uintptr_t last = 0;
+    while (!list_is_empty(block) && says_free(span, block)) {
+        uint32_t number = (uint32_t)(block - span_start(span)) / span->block_size;
+        if (free_blocks_have(&seen, number)) break;
+        free_blocks_add(&seen, number);
+        last = block;
         block = list_next(block);
     }
-    list.to_end = list_is_empty(block);
-    return list;
-}
-
-static void link_blocks(uintptr_t block, uintptr_t next)
-{
-    *block_words(block) = next ^ block ^ space.link_key;
+    return (struct followed){.last = last, .blocks = seen.count, .to_end = list_is_empty(block)};
 }
 
 /* ---- heaps -------------------------------------------------------------------------------------------------------- */
@@ -104,7 +85,7 @@ static void join(uintptr_t first)
     if (span == NULL || !is_whole(span)) return;
     struct followed list = follow(span, first);
     if (list.blocks == 0) return;
-    link_blocks(list.last, span->free);
+    list_link(list.last, span->free);
     span->free = first;
 }
 
@@ -165,10 +146,10 @@ static void restore(struct span *span)
     }
     struct followed list = follow(span, span->free);
     if (list.blocks == 0) span->free = span_list_end(span);
-    else if (!list.to_end) link_blocks(list.last, span_list_end(span));
+    else if (!list.to_end) list_link(list.last, span_list_end(span));
     span->carved = (uint16_t)carved_blocks(span);
     span->zeros = false;
-    heap_orphan_restored(span, span->carved - list.blocks);
+    heap_take_restored(&heap_orphans, span, span->carved - list.blocks);
 }
 
 /* False: a fork has the orphans. */

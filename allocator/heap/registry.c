@@ -788,11 +788,6 @@ void heap_lose_span(struct span *span)
     atomic_store_explicit(&span->owner, &heap_lost, memory_order_relaxed);
 }
 
-void heap_orphan_restored(struct span *span, uint32_t live)
-{
-    heap_take_restored(&heap_orphans, span, live);
-}
-
 void heap_retire_left_behind(struct heap *heap)
 {
     heap->left_behind = false;

@@ -15,6 +15,7 @@
  * thread sleeps there: the kernel's frame is gone then.
  */
 #define _GNU_SOURCE
+#include "lines.h"
 #include "platform.h"
 
 #include <errno.h>
@@ -101,9 +102,7 @@ static uint64_t time_run(int32_t number)
 static bool proc_is_ours(void)
 {
     char text[16], number[16];
-    long size = platform_call(SYS_readlinkat, AT_FDCWD, "/proc/self", text, sizeof text - 1);
-    if (size <= 0) return false;
-    text[size] = '\0';
+    if (!link_says("/proc/self", text, sizeof text)) return false;
     platform_format(number, sizeof number, "%zu", (size_t)platform_process_number());
     return strcmp(text, number) == 0;
 }

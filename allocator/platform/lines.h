@@ -61,6 +61,14 @@ static inline void lines_close(const struct lines *lines)
     platform_call(SYS_close, lines->file);
 }
 
+/* What a link of the kernel's says, as long as there is room; false: there is none. No file is opened. */
+static inline bool link_says(const char *path, char *text, size_t size)
+{
+    long length = platform_call(SYS_readlinkat, AT_FDCWD, path, text, size - 1);
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
 /* The digits at `text`; SIZE_MAX when there are none ("max"), or too many. */
 static inline uint64_t number_at(const char *text)
 {

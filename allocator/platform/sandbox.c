@@ -99,9 +99,7 @@ static bool namespace_of(const char *who, const char *kind, char *name, size_t s
 {
     char path[64];
     platform_format(path, sizeof path, "/proc/%s/ns/%s", who, kind);
-    long length = platform_call(SYS_readlinkat, AT_FDCWD, path, name, size - 1);
-    name[length > 0 ? length : 0] = '\0';
-    return length > 0;
+    return link_says(path, name, size);
 }
 
 static bool is_in_the_same(const char *kind)

@@ -752,16 +752,15 @@ int32_t platform_process_number(void)
     return (int32_t)platform_call(SYS_getpid);
 }
 
-/* The number of a namespace of processes is below 2^32, and 0 where /proc does not say. Its link is read without opening a file. */
+/* The number of a namespace of processes is below 2^32, and 0 where /proc does not say. */
 uint64_t platform_process_identity(void)
 {
     int32_t number = platform_process_number();
     if (number != 1) return (uint64_t)number;
-    char name[64] = "";
+    char name[64];
     int saved = errno;
-    long length = platform_call(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", name, sizeof name - 1);
+    link_says("/proc/self/ns/pid", name, sizeof name);
     errno = saved;
-    name[length > 0 ? length : 0] = '\0';
     const char *digits = strchr(name, '[');
     uint64_t space = digits == NULL ? SIZE_MAX : number_at(digits + 1);
     return space == SIZE_MAX ? 1 : space << 32 | 1;
