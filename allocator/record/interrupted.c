@@ -50,6 +50,14 @@ static bool leave_handler(struct frame *frame)
     return true;
 }
 
+/* Through stubs a library calls functions that are found when it is loaded, as the C library's realloc calls memcpy. Where they are
+ * described, it is by an expression; but nothing is on the stack there yet, beside the return address. */
+#if defined(__x86_64__)
+static const struct frame_rule of_stub = {.cfa_offset = 8, .return_offset = -8, .known = FRAME_KNOWN};
+#else
+static const struct frame_rule of_stub = {.known = FRAME_UNKNOWN}; /* it is in a register */
+#endif
+
 /* At a function's end what has been taken back from the stack is still said to lie there, below the stack pointer. */
 static struct frame_rule rule_find(uintptr_t address, uintptr_t *start)
 {
@@ -61,14 +69,16 @@ static struct frame_rule rule_find(uintptr_t address, uintptr_t *start)
 bool interrupted_is_malloc(struct frame frame)
 {
     enum { FRAMES_MAX = 1000 };
-    bool in_handler = false;
+    bool in_handler = false, is_interrupted = false;
     for (int i = 0; i < FRAMES_MAX; i++) {
         uintptr_t start;
         struct frame_rule rule = rule_find(frame.return_address, &start);
+        if (is_interrupted && rule.known == FRAME_UNKNOWN) rule = of_stub;
+        is_interrupted = false;
         if (in_handler && next_is_allocating(start)) return true;
         if (frame_step(&rule, &frame)) continue;
         if (!is_end_of_handler(frame.return_address) || !leave_handler(&frame)) return false;
-        in_handler = true;
+        in_handler = is_interrupted = true;
     }
     return false;
 }
