@@ -239,25 +239,34 @@ void *heap_calloc(size_t size)
 
 /* ---- looking up ------------------------------------------------------------------------------------------------------------- */
 
-/* The span of a live object's address; anything else ends the program, naming `function`. In a guest's span the guest knows, and
+/* Where an object is. The kind is read once: another thread may free the object meanwhile, and what was a large one is then taken
+ * for nothing else, so that the second free is told. */
+struct place {
+    struct span *span;
+    enum span_kind kind;
+};
+
+/* The place of a live object's address; anything else ends the program, naming `function`. In a guest's span the guest knows, and
  * of slots guard.c. */
-ALWAYS_INLINE struct span *span_of_object(const char *function, const void *pointer)
+ALWAYS_INLINE struct place place_of_object(const char *function, const void *pointer)
 {
     size_t offset = space_offset(pointer);
     if (UNLIKELY(space_offset_is_foreign(offset))) check_pointer_failed(function, pointer);
     struct span *span = span_of_offset(offset);
-    bool live = span->kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
-                : span->kind == SPAN_LARGE ? (uintptr_t)pointer == large_start(span)
-                                           : span->kind == SPAN_GUEST || span->kind == SPAN_GUARD;
+    enum span_kind kind = span_kind_read(span);
+    bool live = kind == SPAN_BLOCKS  ? block_is_at_start(span, (uintptr_t)pointer)
+                : kind == SPAN_LARGE ? (uintptr_t)pointer == large_start(span)
+                                     : kind == SPAN_GUEST || kind == SPAN_GUARD;
     if (UNLIKELY(!live)) check_pointer_failed(function, pointer);
-    return span;
+    return (struct place){span, kind};
 }
 
-static size_t span_usable_size(const char *function, const struct span *span, const void *pointer)
+static size_t place_usable_size(const char *function, struct place place, const void *pointer)
 {
-    if (span->kind == SPAN_LARGE) return large_usable_size(span);
-    if (HARDENED && span->kind == SPAN_GUARD && empty_is_one(pointer)) return empty_usable_size(function, pointer);
-    if (UNLIKELY(span->kind == SPAN_GUARD)) return guard_usable_size(function, pointer);
+    const struct span *span = place.span;
+    if (place.kind == SPAN_LARGE) return large_usable_size(span);
+    if (HARDENED && place.kind == SPAN_GUARD && empty_is_one(pointer)) return empty_usable_size(function, pointer);
+    if (UNLIKELY(place.kind == SPAN_GUARD)) return guard_usable_size(function, pointer);
     if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_usable_size(function, span, pointer);
     return span->block_size - OBJECT_TAIL;
 }
@@ -266,9 +275,9 @@ size_t heap_usable_size(const void *pointer)
 {
     static const char function[] = "malloc_usable_size";
     if (HARDENED) hardened_check(function, pointer, FAMILY_ANY);
-    const struct span *span = span_of_object(function, pointer);
-    return span->kind == SPAN_GUEST ? heap_guest_usable_size(function, span, pointer)
-                                    : span_usable_size(function, span, pointer);
+    struct place place = place_of_object(function, pointer);
+    return place.kind == SPAN_GUEST ? heap_guest_usable_size(function, place.span, pointer)
+                                    : place_usable_size(function, place, pointer);
 }
 
 size_t heap_good_size(size_t size)
@@ -319,16 +328,17 @@ static COLD void remote_free_entering(struct span *span, uintptr_t block)
 static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
 {
     if (pointer == NULL) return;
-    struct span *span = span_of_object("free", pointer);
-    if (span->kind == SPAN_LARGE) {
+    struct place place = place_of_object("free", pointer);
+    struct span *span = place.span;
+    if (place.kind == SPAN_LARGE) {
         if (UNLIKELY(span->sampled)) sample_forget_all_of(span);
         large_free(heap, span);
         heap_background_pass(__builtin_return_address(0)); /* those who called it have left by jumps */
-    } else if (span->kind == SPAN_GUEST) {
+    } else if (place.kind == SPAN_GUEST) {
         heap_guest_free(span, pointer);
-    } else if (HARDENED && span->kind == SPAN_GUARD && empty_is_one(pointer)) {
+    } else if (HARDENED && place.kind == SPAN_GUARD && empty_is_one(pointer)) {
         empty_free("free", pointer);
-    } else if (UNLIKELY(span->kind == SPAN_GUARD)) {
+    } else if (UNLIKELY(place.kind == SPAN_GUARD)) {
         guard_free("free", pointer);
     } else if (atomic_load_explicit(&span->owner, memory_order_relaxed) != heap) {
         if (heap == &heap_sharing) {
@@ -377,8 +387,8 @@ void heap_free_slow(void *pointer, struct heap *heap)
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
 {
     if (pointer == NULL) return;
-    const struct span *span = span_of_object("free", pointer);
-    size_t usable = span->kind == SPAN_GUEST ? SIZE_MAX : span_usable_size("free", span, pointer);
+    struct place place = place_of_object("free", pointer);
+    size_t usable = place.kind == SPAN_GUEST ? SIZE_MAX : place_usable_size("free", place, pointer);
     if (size > usable) check_size_failed(pointer, size, usable);
     if (HARDENED) hardened_free(pointer, FAMILY_ANY);
     else heap_free_slow(pointer, heap);
@@ -453,18 +463,19 @@ void *heap_realloc(void *pointer, size_t size)
     if (HARDENED) hardened_check("realloc", pointer, FAMILY_MALLOC);
     if (own_block_stays(thread_heap_now(), pointer, size)) return pointer;
     struct heap *heap = thread_heap_own();
-    struct span *span = span_of_object("realloc", pointer);
+    struct place place = place_of_object("realloc", pointer);
+    struct span *span = place.span;
     if (UNLIKELY(size > OBJECT_MAX)) return realloc_too_much();
-    if (UNLIKELY(span->kind == SPAN_GUEST || (span->kind == SPAN_GUARD && guard_owner(pointer) != NULL))) {
+    if (UNLIKELY(place.kind == SPAN_GUEST || (place.kind == SPAN_GUARD && guard_owner(pointer) != NULL))) {
         void *resized = heap_guest_realloc(span, pointer, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }
-    size_t usable = span_usable_size("realloc", span, pointer);
-    if (span->kind == SPAN_BLOCKS && block_stays(size, usable)) {
+    size_t usable = place_usable_size("realloc", place, pointer);
+    if (place.kind == SPAN_BLOCKS && block_stays(size, usable)) {
         if (UNLIKELY(block_looks_free((uintptr_t)pointer))) check_resized_suspect(heap, span, pointer);
         return pointer;
     }
-    if (span->kind == SPAN_LARGE && size > BLOCK_MAX) {
+    if (place.kind == SPAN_LARGE && size > BLOCK_MAX) {
         void *resized = resize_large(heap, span, pointer, size);
         return LIKELY(resized != NULL) ? resized : realloc_too_much();
     }

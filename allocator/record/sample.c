@@ -53,6 +53,7 @@ enum {
     LINES_LEAST_LOG = 9,
     LINES_MOST_LOG = 26, /* 4 GiB of address space */
     ROOM = 4, /* words for each noted object that memory is expected to hold */
+    PART_LINES_LOG = 6, /* lines in a part of the table, of 4 KiB */
 };
 
 struct line {
@@ -62,11 +63,19 @@ struct line {
 /* Written by sample_begin, while nothing is recorded; read by who has seen that something is (is_recording). */
 static struct line *lines;
 static unsigned lines_log;
+static unsigned stretch_log; /* addresses of so many bytes in a row share a part */
 
+static uint64_t scattered(uint64_t number, unsigned bits)
+{
+    return number * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits); /* Knuth, 6.4 */
+}
+
+/* Of the table, sized by the machine's memory, only the parts of stretches that the program uses become resident. */
 static struct line *line_of(uintptr_t address, size_t tried)
 {
-    uint64_t scattered = address * UINT64_C(0x9E3779B97F4A7C15); /* Knuth, 6.4 */
-    return &lines[((scattered >> (64 - lines_log)) + tried) & (((size_t)1 << lines_log) - 1)];
+    uint64_t part = scattered(address >> stretch_log, lines_log - PART_LINES_LOG);
+    uint64_t line = part << PART_LINES_LOG | scattered(address, PART_LINES_LOG);
+    return &lines[(line + tried) & (((size_t)1 << lines_log) - 1)];
 }
 
 /* The word that holds this; NULL: none. Relaxed: see above for addresses, which have the program's own ordering between what
@@ -122,6 +131,8 @@ static size_t lines_size(void)
 static bool lines_make(void)
 {
     size_t words = ROOM * (platform_physical_memory() / record_settings.sample);
+    size_t stretch = record_settings.sample * (LINE_WORDS << PART_LINES_LOG) / ROOM;
+    for (stretch_log = 0; stretch >> stretch_log > 1;) stretch_log++;
     for (lines_log = LINES_LEAST_LOG; lines_log < LINES_MOST_LOG && words >> lines_log > LINE_WORDS;) lines_log++;
     for (; lines_log >= LINES_LEAST_LOG; lines_log--) {
         lines = platform_reserve(lines_size(), platform_page_size());

@@ -288,6 +288,7 @@ class Trial(Record):
     metrics: dict[str, float] = {}
     output_sha256: str | None = None
     stderr_tail: str = ""
+    threads: int | None = None  # of one process, the most that were seen at the same time
     left_running: int = 0  # processes of the program that outlived it
     machine: str | None = None  # the machine of a study on many; it is a block of the analysis
     took_s: float | None = None  # the whole trial, with what goes before and after the program

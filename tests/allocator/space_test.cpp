@@ -11,6 +11,7 @@ extern "C" {
 #undef _Atomic
 #undef _Static_assert
 
+#include <cstring>
 #include <vector>
 
 namespace

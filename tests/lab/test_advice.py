@@ -113,8 +113,27 @@ def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     assert verdict.shown
     assert abs(verdict.estimate - 1) > 0.005
     assert advice.recommended is None
-    assert headline(advice) == "No significant difference"
+    assert headline(advice) == "No difference shown that matters"
     assert "those that are shown may be less than anybody would notice" in advice.reasons
+
+
+def test_what_may_be_too_little_to_matter_is_a_reason_not_to_change() -> None:
+    """The one with the higher score was recommended: that it takes more memory was shown, but not
+    that it takes 1 MiB more."""
+    study = study_of(["old", "new"], {}, [WALL, MEMORY])
+    mib = float(2**20)
+    trials = []
+    for block, more in enumerate((0.3, 2.6, 0.5, 2.4, 0.7, 2.2, 0.3, 2.6)):
+        old = {"wall_s": 1.1 + block / 1000, "peak_rss_bytes": 3 * mib}
+        new = {"wall_s": 1.0 + block / 1000, "peak_rss_bytes": (3 + more) * mib}
+        trials.append(trial_of(study, ("old",), old, block))
+        trials.append(trial_of(study, ("new",), new, block))
+    advice = advised((study, trials), {})
+    scores = {each.allocator: each.score for each in advice.standings}
+    assert scores["new"] > 1.1 * scores["old"]
+    assert advice.recommended is None
+    assert "Some allocators are better in one respect and worse in another" in advice.reasons
+    assert advised((study, trials), {"time": 1}).recommended == "new"
 
 
 def test_who_fails_more_often_than_the_baseline_is_not_recommended() -> None:
@@ -139,7 +158,7 @@ def test_what_is_left_out_is_better_and_worse_than_nobody(out: tuple[float, floa
     at = next(n for n, trial in enumerate(trials) if trial.planned.allocator == "out")
     trials[at] = trials[at].model_copy(update={"status": TrialStatus.FAILED, "metrics": {}})
     advice = advised((study, trials), {})
-    assert headline(advice) == "No significant difference"
+    assert headline(advice) == "No difference shown that matters"
     assert "between the allocators that take part" in advice.reasons
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +21,7 @@ from heapfit.report.findings_words import headline, one_line
 from heapfit.report.reading import find
 from heapfit.statistics import read, summarise
 from heapfit.statistics.deciding import MOST_PROCESSORS
+from heapfit.trial.tree import ProcessTree
 
 USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
 SYSTEM = Metric(name="system_s", label="System time", unit="s", better="lower", source="wait4")
@@ -92,6 +96,34 @@ def test_wall_time_decides_elsewhere(changed: dict[str, float], why: str) -> Non
     assert PROCESSOR not in {each.name for each in read(*made).study.metrics}, why
 
 
+def test_wall_time_decides_where_the_program_has_threads() -> None:
+    """On a busy machine four threads used no more than one processor, and the screen said so."""
+    study, trials = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
+    for threads, decides in (({"a": 5, "b": 5}, False), ({"a": 1, "b": 2}, True)):
+        seen = [
+            each.model_copy(update={"threads": threads[each.planned.allocator]}) for each in trials
+        ]
+        chosen = {each.name for each in read(study, seen).study.metrics}
+        assert (PROCESSOR in chosen) == decides, threads
+
+
+def test_a_trial_counts_the_threads_of_the_process_that_has_most() -> None:
+    script = (
+        "import sys, threading\n"
+        "for _ in range(3): threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "print(flush=True); sys.stdin.read()"
+    )
+    command = ["sh", "-c", '"$0" -c "$1"; :', sys.executable, script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"\n"
+        tree = ProcessTree(shell.pid)
+        with closing(tree):
+            tree.resident()
+        shell.communicate()
+    assert tree.most_threads == 4
+
+
 def test_the_choice_is_the_same_whichever_allocator_is_quicker() -> None:
     """It is made from the means of blocks, of which no allocator's advantage is a part."""
     sources = set()
@@ -123,7 +155,7 @@ def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() ->
     assert 20 < count < 300
     assert f"would show a difference of {100 * WORTH:.0f} %" in said
     quiet = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, waits=0.001)
-    assert headline(advised(quiet)) == "No significant difference"
+    assert headline(advised(quiet)) == "No difference shown that matters"
     assert not advised(quiet).untold
 
 

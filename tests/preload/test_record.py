@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -273,6 +274,18 @@ def test_of_a_sample_some_calls_are_noted(recording: Recording) -> None:
     trace = recording.whole()
     assert trace.info["sample"] == 10000
     assert 10 < len(trace.events) < 100_000
+
+
+def test_a_dense_sample_makes_a_program_hardly_larger(recording: Recording) -> None:
+    words = [sys.executable, "-c", "kept = [bytearray(3000) for _ in range(20_000)]"]
+    peaks = {}
+    for sample in ("512k", "1k"):
+        with subprocess.Popen(words, env=recording.environment(f"sample:{sample}")) as program:
+            _, status, used = os.wait4(program.pid, 0)
+            program.returncode = os.waitstatus_to_exitcode(status)
+        assert program.returncode == 0
+        peaks[sample] = used.ru_maxrss
+    assert peaks["1k"] < 1.3 * peaks["512k"]
 
 
 # ---- ends ----------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 An allocator is *better* than another when it is shown to be so in some goal, and is either shown to
 be worse in none, or costs less under the weights, which must be shown too. What is too little to
-matter counts as no difference. Who has nobody better is *unbeaten*. Somebody is recommended only
-where some allocator is better than another one: the baseline, if it is unbeaten, since nobody gives
-up what they have without a reason; else the unbeaten one of the lowest score.
+matter counts as no difference. What may be too little is no reason for an allocator, but may be one
+against it: then the weights decide. Who has nobody better is *unbeaten*. Somebody is recommended
+only where some allocator is better than another one: the baseline, if it is unbeaten, since nobody
+gives up what they have without a reason; else the unbeaten one of the lowest score.
 
 Time is one metric (`statistics/deciding.py` says which). Where it cannot tell, and another figure
 of time shows who would not be recommended to be better, nothing is recommended. That can only
@@ -54,13 +55,20 @@ class Contest:
     def _wins(self, first: str, second: str) -> bool:
         return any(_is_better(metric, known, first, second) for metric, known in self.goals)
 
+    def _leads(self, first: str, second: str) -> bool:
+        """Whether `first` is shown to be better in some goal, be it by what may be too little to
+        matter."""
+        return any(_is_ahead(metric, known, first, second) for metric, known in self.goals)
+
     def dominates(self, first: str, second: str) -> bool:
         """Whether `first` is shown to be better in some goal and worse in none."""
-        return self._wins(first, second) and not self._wins(second, first)
+        return self._wins(first, second) and not self._leads(second, first)
 
     def better(self, first: str, second: str) -> bool:
-        if not self._wins(first, second) or not self._wins(second, first):
-            return self._wins(first, second)
+        if not self._wins(first, second):
+            return False
+        if not self._leads(second, first):
+            return True
         weighed = self.score.get((first, second))
         return self.weighable and weighed is not None and weighed.shown and weighed.beyond < 0
 
@@ -219,7 +227,12 @@ def _known(verdicts: Iterable[Verdict], names: Collection[str]) -> Known:
 
 def _is_better(metric: Metric, known: Known, first: str, second: str) -> bool:
     verdict = known.get((first, second))
-    if verdict is None or not verdict.counts:
+    return verdict is not None and verdict.counts and _is_ahead(metric, known, first, second)
+
+
+def _is_ahead(metric: Metric, known: Known, first: str, second: str) -> bool:
+    verdict = known.get((first, second))
+    if verdict is None or not verdict.shown or verdict.trivial:
         return False
     return (verdict.beyond < 0) == (metric.better == "lower")
 

@@ -152,6 +152,8 @@ def _check(named: str | None, action: str, words: list[str]) -> None:
         raise UsageError("record takes start, stop or status: heapfit ctl PID record status")
     if action == "get" and len(words) != 1:
         raise UsageError("get takes one name: heapfit ctl PID get decay_ms")
+    if action == "set" and (empty := next((each for each in words if each.endswith("=")), None)):
+        raise UsageError(f"{empty} has no value: heapfit ctl PID set {empty}VALUE")
     if action == "set" and not (words and all(map(_SETTING.fullmatch, words))):
         raise UsageError("set takes NAME=VALUE, one or several: heapfit ctl PID set decay_ms=100")
     if action not in ("get", "set", _RECORD) and words:

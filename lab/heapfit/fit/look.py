@@ -267,7 +267,10 @@ def _check_reached(seen: _Witness) -> None:
 
 
 def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, list[str]]:
-    """Add what the recording says of a process of which so much was `resident`."""
+    """Add what the recording says of a process of which so much was `resident`.
+
+    That is with the recorder's own memory: where the size without it is known, that counts.
+    """
     if not main.exists() or not examine(main).events:
         return facts, ["Nothing was recorded: it hardly uses malloc."]
     tally = Tally()
@@ -275,12 +278,13 @@ def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, lis
     found = profiled(tally)
     [recording] = found.recordings
     resident = max(recording.resident_most or 0, resident, 1)
+    alone = min(facts.peak_rss_bytes or resident, resident)
     totals = found.totals
     update = {
         "allocating_threads": float(sum(each.threads for each in found.sizes.threads)),
         "allocations": float(totals.allocations.objects),
         "allocations_per_s": totals.per_second,
-        "live_share": min(recording.peak.bytes / resident, 1.0),
+        "live_share": min(recording.peak.bytes / alone, 1.0),
         "large_share": totals.large.bytes / max(totals.allocations.bytes, 1),
         "remote_share": found.sharing.remote_share or 0.0,
     }

@@ -19,6 +19,8 @@ _LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
 _NAME = re.compile(r"@heapfit/([1-9][0-9]{0,9})")
 _LIBRARY = re.compile(r"libheapfit(?:-([\w-]+))?\.so[.0-9]*")
 _RECORDER = re.compile(r"libheapfit-record\.so[.0-9]*")
+# A longer command line hides what a message says.
+_LONGEST_COMMAND = 120
 # To find out who listens takes no answer of the process.
 _LOOK_TIMEOUT_S = 0.5
 
@@ -211,7 +213,9 @@ def _started_as(process: Process) -> str:
         except OSError:
             return "COMMAND"
     command = shlex.join(words)
-    return command if command.isprintable() and command else "COMMAND"
+    if not command.isprintable() or len(command) > _LONGEST_COMMAND:
+        command = ""
+    return command or "COMMAND"
 
 
 def _variant(library: str | None) -> list[str]:

@@ -208,9 +208,9 @@ def _facts(profile: Profile) -> list[Fact]:
             "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
         ),
         Fact(
-            "Die young",
+            "Short-lived",
             _share(profile.lifetimes.young_share),
-            f"within {size(YOUNG_BYTES)} of further allocation",
+            f"freed before another {size(YOUNG_BYTES)} was allocated",
         ),
     ]
 
@@ -352,7 +352,7 @@ def _lifetimes(profile: Profile) -> list[str]:
     most = "" if every.ns.p90 is None else f", 9 of 10 no longer than {span(every.ns.p90)}"
     return [
         f"{half}{most}; {percent(every.living.objects, every.amount.objects)} live at the end.",
-        f"{_share(young)} die before the program has asked for {size(YOUNG_BYTES)} more.",
+        f"{_share(young)} are freed before another {size(YOUNG_BYTES)} is allocated.",
     ]
 
 

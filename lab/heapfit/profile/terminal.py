@@ -64,9 +64,12 @@ def _print_facts(facts: Sequence[Fact], console: Console) -> None:
 
 
 def _print_proposals(shown: Content, console: Console) -> None:
-    """Name what is to be done; the sections below say why."""
-    features = dict.fromkeys(each.advice.feature for each in shown.proposals)
-    named = [feature for feature in features if feature]
+    """Name what is to be done, each with the sections below that say why."""
+    sections: dict[str, list[str]] = {}
+    for each in shown.proposals:
+        if each.advice.feature:
+            sections.setdefault(each.advice.feature, []).append(each.title)
+    named = [f"{feature} ({'; '.join(titles)})" for feature, titles in sections.items()]
     own = [each.title.lower() for each in shown.proposals if not each.advice.feature]
     console.print()
     if named:

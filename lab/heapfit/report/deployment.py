@@ -7,6 +7,7 @@ import shlex
 from heapfit import catalogue, options
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice
+from heapfit.meaning import REPLAYED_TIME
 from heapfit.records import InstalledAllocator, Study
 from heapfit.text import visible
 from heapfit.trial.placeholders import BUILTIN_NAMES
@@ -42,8 +43,11 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
 
 
 def _command(study: Study, chosen: InstalledAllocator) -> str:
-    """Return the study's command as a shell takes it, if it stands on its own."""
+    """Return the study's command as a shell takes it, if it stands on its own and is not the
+    replayer of a recording."""
     words = study.command
+    if any(metric.name == REPLAYED_TIME for metric in study.metrics):
+        return _SOME_COMMAND
     if chosen.program is not None:
         own = chosen.parameters[catalogue.PROGRAM]
         words = [word.replace(catalogue.PLACEHOLDER, own) for word in words]

@@ -28,7 +28,7 @@ def headline(advice: Advice) -> str:
     if not advice.told:
         return "Nothing can be said yet"
     if advice.recommended is None and not advice.differs:
-        return "Nothing can be told" if advice.untold else "No significant difference"
+        return "Nothing can be told" if advice.untold else "No difference shown that matters"
     by = ", by processor time" if PROCESSOR in advice.metrics.values() else ""
     if advice.recommended is None:
         return f"No recommendation{by}"

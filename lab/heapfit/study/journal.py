@@ -51,7 +51,7 @@ def _no_study(folder: Path) -> str:
     """Say why there is nothing to read, and which studies are near."""
     why = f"{folder} holds no study: there is no {STUDY_FILE} in it"
     if not folder.exists():
-        why = f"there is no folder {folder}"
+        why = f"there is no folder {str(folder)!r}"
     # A name without its digest, the folder of all results, or a file of a study.
     places = [*folder.parent.glob(f"{escape(folder.name)}*"), *folder.glob("*"), folder.parent]
     near = sorted({str(each) for each in places if (each / STUDY_FILE).is_file()})

@@ -22,6 +22,7 @@ from heapfit.trial.observe import observe, ready_port, stop_server, wait_until_r
 from heapfit.trial.own_libraries import RECORDINGS
 from heapfit.trial.placeholders import Levels, Placeholders
 from heapfit.trial.preload import PreloadWatch
+from heapfit.trial.resources import Memory
 from heapfit.trial.source import Source
 from heapfit.trial.witness import why_not_served
 
@@ -189,6 +190,11 @@ class Attempt:
         self.digest = verdict.digest([*compared, *map(self._scratch_file, check.files)])
         measured = [source.figures(self.used) for source in self.sources]
         return {name: figure for each in [*measured, printed] for name, figure in each.items()}
+
+    @property
+    def most_threads(self) -> int | None:
+        """Of one process at the same time, as far as was seen; None: nothing was."""
+        return next((each.most_threads for each in self.sources if isinstance(each, Memory)), None)
 
     def stderr_tail(self) -> str:
         """The last words of the program, and of the server if there is one."""

@@ -160,6 +160,11 @@ class Memory(_SampledMemory):
         known, resident = sum(self._known.values()), sum(sizes.values())
         return sizes.keys() != self._known.keys() or abs(resident - known) > _CHANGE * known
 
+    @property
+    def most_threads(self) -> int | None:
+        """Of one process at the same time, as far as was seen; None: nothing was."""
+        return (self._tree and self._tree.most_threads) or None
+
     def _may_look(self) -> bool:
         passed_s = time.monotonic() - self._began_s
         return self.limited_s <= _LOOKS_AHEAD_S + _LOOKS_SHARE * passed_s

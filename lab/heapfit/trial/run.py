@@ -63,6 +63,7 @@ def run_trial(
             exit_code=run.timed.exit_code,
             metrics=figures,
             output_sha256=run.timed.digest,
+            threads=run.timed.most_threads,
             left_running=run.timed.used.left_running if run.timed.used else 0,
             stderr_tail=run.stderr_tail or run.timed.stderr_tail(),
         )

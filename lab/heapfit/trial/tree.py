@@ -20,6 +20,7 @@ class ProcessTree:
 
     def __init__(self, root: int) -> None:
         self._root = root
+        self.most_threads = 0  # that one process was seen to have at the same time
         self._statm: dict[int, int] = {}  # process id to an open /proc/PID/statm
 
     def close(self) -> None:
@@ -33,7 +34,10 @@ class ProcessTree:
         unvisited = [self._root]
         while unvisited:
             parent = unvisited.pop()
-            for child in _children(parent):
+            threads, children = _threads_and_children(parent)
+            if parent != self._root:
+                self.most_threads = max(self.most_threads, threads)
+            for child in children:
                 found.append((parent, child))
                 unvisited.append(child)
         return found
@@ -70,11 +74,13 @@ class ProcessTree:
             os.close(self._statm.pop(process))
 
 
-def _children(process: int) -> list[int]:
+def _threads_and_children(process: int) -> tuple[int, list[int]]:
     tasks = f"/proc/{process}/task"
+    threads: list[str] = []
     found: list[int] = []
     try:
-        for task in os.listdir(tasks):
+        threads = os.listdir(tasks)
+        for task in threads:
             fd = os.open(f"{tasks}/{task}/children", os.O_RDONLY | os.O_CLOEXEC)
             try:
                 found += map(int, os.read(fd, _CHILDREN_SIZE).split())
@@ -82,4 +88,4 @@ def _children(process: int) -> list[int]:
                 os.close(fd)
     except OSError:  # a thread or the process ended meanwhile
         pass
-    return found
+    return len(threads), found

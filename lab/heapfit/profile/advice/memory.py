@@ -252,8 +252,7 @@ def _saves_little(recorded: Rounding, best: Rounding, known: Sequence[Rounding])
     saved = recorded.peak_bytes - best.peak_bytes
     if saved > 0:
         return (
-            f"{best.title} {size(best.peak_bytes)}: {size(saved)} less, no reason for another "
-            "allocator"
+            f"{best.title} {size(best.peak_bytes)}: {size(saved)} less is too little to choose by"
         )
     if min(each.peak_bytes for each in known) < recorded.peak_bytes:
         return "those that add less have headers on top"
