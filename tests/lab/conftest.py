@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol
 
 import heapfit
 import pytest
 import shared_home
 from heapfit import paths
+from live_double import Double
 from rich.cells import cell_len
 from warm_start import WarmStart
 
@@ -36,17 +36,15 @@ os.environ["no_proxy"] = ",".join(["127.0.0.1", os.environ.get("no_proxy", "")])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class Heapfit(Protocol):
-    """Runs `heapfit` with arguments and returns what it printed and its exit code."""
+# Runs `heapfit` with arguments, as the fixture `run_heapfit` does.
+Heapfit = Callable[..., subprocess.CompletedProcess[str]]
 
-    def __call__(
-        self,
-        *arguments: str | Path,
-        stdin: str | None = None,
-        environment: Mapping[str, str] | None = None,
-        folder: Path | None = None,
-        timeout_s: float = _TIMEOUT_S,
-    ) -> subprocess.CompletedProcess[str]: ...
+
+@pytest.fixture
+def double() -> Iterator[Double]:
+    """A process that answers as heapfit's control channel does: this one."""
+    with Double() as made:
+        yield made
 
 
 @pytest.fixture
@@ -82,14 +80,12 @@ def run_heapfit(clean_environment: dict[str, str], warm_start: WarmStart) -> Hea
 
     def run(
         *arguments: str | Path,
-        stdin: str | None = None,
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
         timeout_s: float = _TIMEOUT_S,
     ) -> subprocess.CompletedProcess[str]:
         return warm_start.run(
             list(map(str, arguments)),
-            stdin=stdin,
             environment={**clean_environment, **(environment or {})},
             folder=folder,
             timeout_s=timeout_s,

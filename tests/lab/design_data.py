@@ -45,7 +45,6 @@ def trial_of(
     levels: Levels,
     figures: Mapping[str, float],
     block: int = 0,
-    status: TrialStatus = TrialStatus.OK,
     machine: str | None = None,
 ) -> Trial:
     """A finished trial; `levels`: of the allocator, the cores if they vary, the other factors."""
@@ -56,9 +55,8 @@ def trial_of(
     planned = PlannedTrial(
         index=0, block=block, replicate=block, allocator=allocator, cores=cores, levels=by_factor
     )
-    return Trial(
-        planned=planned, status=status, started=START, metrics=dict(figures), machine=machine
-    )
+    ok, own = TrialStatus.OK, dict(figures)
+    return Trial(planned=planned, status=ok, started=START, metrics=own, machine=machine)
 
 
 def by_block(
@@ -104,20 +102,17 @@ def simulated(
     replicates: int,
     cv: float,
     factors: Mapping[str, Sequence[str]] | None = None,
-    block_cv: float = 0.02,
-    metrics: Sequence[Metric] = (WALL,),
 ) -> tuple[Study, list[Trial]]:
     """Trials of lognormal scatter in complete blocks that share a lognormal effect.
 
-    `slower`: by allocator, the true cost relative to 1, on every metric.
+    `slower`: by allocator, the true cost relative to 1.
     """
-    study = study_of(list(slower), factors or {}, metrics)
+    study = study_of(list(slower), factors or {})
     cells = list(product(slower, *(factors or {}).values()))
     trials = []
     for block in range(replicates):
-        common = generator.normal(0, block_cv)
-        scatter = generator.normal(0, cv, (len(cells), len(metrics)))
+        common = generator.normal(0, 0.02)
+        scatter = generator.normal(0, cv, len(cells))
         for cell, own in zip(cells, np.exp(common + scatter), strict=True):
-            figures = {m.name: slower[cell[0]] * x for m, x in zip(metrics, own, strict=True)}
-            trials.append(trial_of(study, cell, figures, block))
+            trials.append(trial_of(study, cell, {"wall_s": slower[cell[0]] * own}, block))
     return study, trials

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,17 @@ def system_allocator(
     return InstalledAllocator(
         name=name, title=name, version="1", library=library, environment=environment
     )
+
+
+def jemalloc() -> InstalledAllocator:
+    return system_allocator("jemalloc", next(Path("/usr/lib").glob("*/libjemalloc.so.2")))
+
+
+def compiled(program: Path, code: str, *flags: str) -> Path:
+    """Make a program of C, and return its path."""
+    command = ["cc", "-O1", *flags, "-xc", "-", "-o", program]
+    subprocess.run(command, input=code, text=True, check=True)
+    return program
 
 
 def workload(*command: str, stdin: str | None = None, **fields: Any) -> Workload:
@@ -70,8 +82,8 @@ def is_running(pid: int) -> bool:
     return status.rpartition(")")[2].split()[0] != "Z"
 
 
-def wait_for(condition: Callable[[], bool], timeout_s: float = 600.0) -> None:
-    deadline = time.monotonic() + timeout_s
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 600
     while not condition():
         assert time.monotonic() < deadline, "it never came to be"
         time.sleep(0.01)
@@ -85,15 +97,10 @@ def wait_until_gone(pids: Sequence[int], timeout_s: float = 60.0) -> list[int]:
     return left
 
 
-def read_pids(path: Path, count: int, timeout_s: float = 60.0) -> list[int]:
+def read_pids(path: Path, count: int) -> list[int]:
     """Return the process ids in `path`, one a line, once there are `count` of them."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        words = path.read_text().split() if path.exists() else []
-        if len(words) >= count:
-            return [int(word) for word in words]
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never named {count} processes")
+    wait_for(lambda: path.exists() and len(path.read_text().split()) >= count)
+    return [int(word) for word in path.read_text().split()]
 
 
 def start_the_clock_late(notes: Path, monkeypatch: pytest.MonkeyPatch, each: int = 1) -> None:
@@ -135,14 +142,11 @@ def wait_to_be_seen(looks, count=2):
 
     def __init__(self, source: type[Source], file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.file = file
-        self.taken: list[tuple[float, float]] = []  # when, and what it cost; in seconds
         file.touch()
         sample = source.sample
 
         def counted(looking: Source, now_s: float) -> None:
-            before_s = time.thread_time()
             sample(looking, now_s)
-            self.taken.append((now_s, time.thread_time() - before_s))
             with file.open("a") as looks:
                 looks.write(".")
 

@@ -99,7 +99,6 @@ class Double:
     # ---------------------------------------------------------------- answers
 
     def answer(self, request: str) -> bytes:
-        """What heapfit answers."""
         known: dict[str, Callable[[], dict[str, Any]]] = {
             "stats": lambda: {"stats": self.stats()},
             "options": lambda: {

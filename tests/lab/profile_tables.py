@@ -102,7 +102,6 @@ def complete(blocks: Iterable[Block]) -> list[Block]:
 
 
 def bytes_at(clock: Sequence[tuple[int, int]], ns: int) -> int:
-    """Return how many bytes had been asked for at a time."""
     low, high = 0, len(clock)
     while low < high:
         middle = (low + high) // 2
@@ -211,9 +210,7 @@ def random_blocks(seed: int, count: int, threads: int = 3, sites: int = 0) -> li
     return complete(blocks)
 
 
-def requests(
-    number: int, objects: int, kept: int, thread: int = 0, pause_ns: int = 100_000
-) -> list[Block]:
+def requests(number: int, objects: int, kept: int) -> list[Block]:
     """Return a server's course: each request allocates `objects`, of which `kept` are not freed."""
     blocks = []
     now = 0
@@ -222,8 +219,8 @@ def requests(
         for i in range(objects):
             born = now + i * 1000
             died = None if i < kept else min(end, born + 1000 * (objects // 2))
-            blocks.append(Block(64, born, died, born_thread=thread))
-        now = end + pause_ns
+            blocks.append(Block(64, born, died))
+        now = end + 100_000
     return blocks
 
 
@@ -240,7 +237,6 @@ def sampled(blocks: Iterable[Block], mean: int, seed: int) -> list[Block]:
 
 
 def each(blocks: Iterable[Block], chosen: Callable[[Block], bool]) -> tuple[int, int]:
-    """Return how many blocks are so, and their bytes."""
     own = [block.size for block in blocks if chosen(block)]
     return len(own), sum(own)
 

@@ -47,7 +47,6 @@ class Event:
 
 
 def compiled(sources: Iterable[Path], target: Path, *flags: str) -> Path:
-    """Compile a program of the replay's sources."""
     command = ["gcc", *FLAGS, *FOLDERS, *flags, *map(str, sources), "-o", str(target)]
     subprocess.run(command, check=True)
     return target
@@ -72,7 +71,7 @@ class Heap:
         self.free.setdefault(max(16, (size + 15) // 16 * 16), []).append(address)
 
 
-def random_events(seed: int, *, threads: int, count: int, live: int = 400) -> list[Event]:
+def random_events(seed: int, *, threads: int, count: int) -> list[Event]:
     """A program of `threads` threads that free and reallocate one another's blocks.
 
     Half of the threads end on the way and others begin.
@@ -87,7 +86,7 @@ def random_events(seed: int, *, threads: int, count: int, live: int = 400) -> li
         first = number * threads // (2 * count)
         thread = 0 if chance.random() < 0.2 else first + chance.randrange(threads)
         size = int(chance.choice((8, 24, 100, 3000)) * chance.random() * 2)
-        if blocks and chance.random() < len(blocks) / (2 * live):
+        if blocks and chance.random() < len(blocks) / 800:
             address, old_size, is_new = blocks.pop(chance.randrange(len(blocks)))
             if not is_new and chance.random() < 0.2:
                 moved = heap.take(size)
@@ -154,10 +153,6 @@ class PlanFile:
 
     def streams(self) -> list[list[Op]]:
         return [self.stream(number) for number in range(self.header["streams"])]
-
-    def calls(self, number: int) -> list[Op]:
-        """Of a thread's operations, those that call the allocator."""
-        return [op for op in self.stream(number) if op.kind <= DELETE]
 
     def _ops(self, number: int) -> Iterator[Op]:
         while True:

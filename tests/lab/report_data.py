@@ -125,15 +125,13 @@ class Faults:
         return metric == missing and planned.replicate >= start
 
 
-def make_trials(study: Study, faults: Faults | None = None, drift: float = 0.0) -> list[Trial]:
-    """Return one trial per planned one. `drift`: how much slower the last is than the first."""
+def make_trials(study: Study, faults: Faults | None = None) -> list[Trial]:
     faults = faults or Faults()
     dice = random.Random(study.seed)
     moment = study.created
     trials = []
     for planned in study.plan:
-        slower = 1.0 + drift * planned.index / len(study.plan)
-        metrics = _figures(planned, study, dice, slower)
+        metrics = _figures(planned, study, dice)
         moment += timedelta(seconds=metrics.get("wall_s", 1.0) + 0.1)
         status, reason = faults.of(planned)
         succeeded = status is TrialStatus.OK
@@ -196,11 +194,9 @@ def _plan(
     return plan
 
 
-def _figures(
-    planned: PlannedTrial, study: Study, dice: random.Random, slower: float
-) -> dict[str, float]:
+def _figures(planned: PlannedTrial, study: Study, dice: random.Random) -> dict[str, float]:
     name = planned.allocator
-    noise = math.exp(dice.gauss(0, 0.012) + abs(dice.gauss(0, 0.01))) * slower
+    noise = math.exp(dice.gauss(0, 0.012) + abs(dice.gauss(0, 0.01)))
     time = 1.43 * _TIME.get(name, 1.0) * noise / (0.55 + 0.45 * planned.cores)
     time *= _effect(planned)
     memory = 82.0 * MIB * _MEMORY.get(name, 1.0) * math.exp(dice.gauss(0, 0.006))

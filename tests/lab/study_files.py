@@ -86,5 +86,4 @@ def write_study(folder: Path, text: str = STUDY) -> Path:
 
 
 def trials_in(folder: Path) -> list[dict[str, Any]]:
-    """The trials of a study's journal."""
     return [json.loads(line) for line in (folder / "trials.jsonl").read_text().splitlines()]

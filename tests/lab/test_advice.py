@@ -28,37 +28,28 @@ TRUTH = {"quick": (1.0, 1.3), "lean": (1.2, 1.0), "bad": (1.25, 1.4)}
 def measured(
     truth: Mapping[str, Sequence[float]],
     metrics: Sequence[Metric] = (WALL, MEMORY),
-    replicates: int = 8,
-    cv: float = 0.01,
-    settings: Mapping[str, Mapping[str, Sequence[float]]] | None = None,
 ) -> tuple[Study, list[Trial]]:
-    """Trials of allocators whose true figures are `truth`, or those of each setting of cores."""
+    """Trials of allocators whose true figures are `truth`."""
     generator = np.random.default_rng(7)
-    by_setting = settings or {"1": truth}
-    study = study_of(list(truth), {"cores": list(by_setting)}, metrics)
+    study = study_of(list(truth), {}, metrics)
     trials = []
-    for block in range(replicates):
-        for cores, figures in by_setting.items():
-            for allocator, true in figures.items():
-                noise = np.exp(generator.normal(0, cv, len(metrics)))
-                levels = (allocator, cores) if len(by_setting) > 1 else (allocator,)
-                got = {
-                    m.name: x * y * (MIB_64 if m is MEMORY else 1)
-                    for m, x, y in zip(metrics, true, noise, strict=True)
-                }
-                trials.append(trial_of(study, levels, got, block))
+    for block in range(8):
+        for allocator, true in truth.items():
+            noise = np.exp(generator.normal(0, 0.01, len(metrics)))
+            got = {
+                m.name: x * y * (MIB_64 if m is MEMORY else 1)
+                for m, x, y in zip(metrics, true, noise, strict=True)
+            }
+            trials.append(trial_of(study, (allocator,), got, block))
     return study, trials
 
 
 def advised(made: tuple[Study, list[Trial]], weights: Mapping[str, float]) -> Advice:
-    study, trials = made
-    readings = read(study, trials)
-    return recommend(readings, weights)
+    return recommend(read(*made), weights)
 
 
 @pytest.mark.parametrize(
-    ("weights", "best"),
-    [({"time": 1}, "quick"), ({"time": 1, "memory": 3}, "lean")],
+    ("weights", "best"), [({"time": 1}, "quick"), ({"time": 1, "memory": 3}, "lean")]
 )
 def test_the_weights_decide_who_leads(weights: dict[str, float], best: str) -> None:
     advice = advised(measured(TRUTH), weights)

@@ -26,10 +26,6 @@ INSTALLABLE = [
 ]
 
 
-def say_nothing(line: str) -> None:
-    """Take a message and keep it to oneself."""
-
-
 @pytest.fixture(scope="session")
 def jemalloc() -> Path:
     """A real allocator's library."""
@@ -68,31 +64,17 @@ def test_a_library_without_malloc_is_refused() -> None:
         catalogue.resolve_allocators([f"bad={zlib}"])
 
 
-@pytest.mark.parametrize(
-    ("name", "environment", "said"),
-    [
-        (
-            "mimalloc",
-            {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"},
-            "cannot download cmeel-mimalloc==3.4.3: no package index that has it can be reached",
-        )
-    ],
-)
 def test_without_a_network_an_installation_says_so_and_leaves_nothing(
-    name: str,
-    environment: dict[str, str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable, value in {"CARGO_HOME": str(tmp_path / "cargo"), **environment}.items():
-        monkeypatch.setenv(variable, value)
-    monkeypatch.setenv("HEAPFIT_HOME", str(tmp_path / "home"))
-    entry = catalogue.load_allocators()[name]
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    entry = catalogue.load_allocators()["mimalloc"]
+    said = "cannot download cmeel-mimalloc==3.4.3: no package index that has it can be reached"
     with pytest.raises(HeapfitError, match=said):
-        catalogue.install_allocator(entry, say_nothing)
+        catalogue.install_allocator(entry, lambda line: None)
     assert catalogue.find_installed(entry) is None
-    assert not list(tmp_path.glob("home/allocators/*"))
+    assert not list(empty_home.glob("allocators/*"))
 
 
 def test_what_has_another_purpose_is_compared_only_where_it_is_named(library: Path) -> None:

@@ -225,10 +225,7 @@ def test_a_program_that_fails_is_no_regression(
     assert said in result.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"allocations": [9, 1]}, {"leaked_bytes": None}],
-)
+@pytest.mark.parametrize("changed", [{"allocations": [9, 1]}, {"leaked_bytes": None}])
 def test_a_saved_file_that_was_changed_decides_nothing(
     saved: Heap, tmp_path: Path, changed: dict[str, list[int] | None]
 ) -> None:

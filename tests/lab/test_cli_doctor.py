@@ -28,10 +28,7 @@ def test_every_finding_is_ok_or_says_what_to_do(run_heapfit: Heapfit) -> None:
 
 @pytest.mark.parametrize(
     ("installed", "wanted"),
-    [
-        ({"glibc", "heapfit", "heapfit-pools"}, True),
-        ({"glibc", "heapfit", "jemalloc"}, False),
-    ],
+    [({"glibc", "heapfit", "heapfit-pools"}, True), ({"glibc", "heapfit", "jemalloc"}, False)],
 )
 def test_other_allocators_are_wanted_only_where_there_is_none(
     monkeypatch: pytest.MonkeyPatch, installed: set[str], wanted: bool

@@ -35,6 +35,11 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert " ".join(lines).split() == piped.split()
 
 
+OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -45,12 +50,46 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
         (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
         (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
         (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
+        (["compare", "xml-transfrom"], ["unknown workload", "did you mean 'xml-transform'?"]),
+        (["compare", "--metric", "wal_s", "--", "true"], ["metric 'wal_s'", "'wall_s'?"]),
+        (["compare", "--precision", "0%", "--", "true"], ["--precision", "more than 0 %"]),
+        (
+            ["compare", "--precision", "2%", "--metric", "major_faults", "--", "true"],
+            ["major_faults can be zero", "--replicates"],
+        ),
+        (
+            ["compare", "--allocators", "glibc", "--", "touch", "ran"],
+            ["nothing to compare glibc with", "--allocators glibc,heapfit", "--aa"],
+        ),
+        ([*OF_TWO, "wall>1.03", "--", "true"], ["unknown metric 'wall'", "wall_s"]),
+        ([*OF_TWO, "wall_s>100", "--", "true"], ["here 100 times as much", "'wall_s>+100'"]),
+        ([*OF_TWO, "wall_s>+0.1", "--", "true"], ["by its ratio", "without a sign: 'wall_s>1.03'"]),
+        (["run", "--"], ["which program?"]),
+        (["run", "--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "mean 'decay_ms'?"]),
+        (["run", "--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
+        (["run", "--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
+        (["run", "--allocator", "jemaloc", "--", "true"], ["unknown allocator", "'jemalloc'?"]),
+        (["run", "--allocator", "glibc:decay_ms=1", "--", "true"], ["only heapfit's can be set"]),
+        (["run", "--allocator", "heapfit:pools=all", "--", "true"], ["only the variant pools"]),
+        (["record"], ["which program", "heapfit record -- CMD"]),
+        (["record", "--sites", "65", "--", "true"], ["sites", "between 0 and 64"]),
+        (["ctl", "12x"], ["'12x' is not a process ID", "heapfit top"]),
+        (["ctl", "1", "shrnk"], ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
+        (["ctl", "set", "123", "a=1"], ["comes first: heapfit ctl 123 set a=1"]),
+        (["profile"], ["which recording"]),
+        (["profile", "x.hft", "--", "true"], ["which recording"]),
+        (["profile", "x.hft", "--csv"], ["--csv"]),
+        (["profile", "--on", "tcp://127.0.0.1:1", "--", "true"], ["--on"]),
+        (["pools", "explain"], ["which program?", "heapfit pools explain -- CMD"]),
+        (["pools", "explain", __file__, "--set", "pools=all"], ["is to be run"]),
+        (["pools", "explain", __file__], ["no explanation", "heapfit-pools/1"]),
     ],
 )
-def test_a_mistyped_command_line_is_explained_in_one_line(
-    run_heapfit: Heapfit, arguments: list[str], said: list[str]
+def test_a_senseless_command_line_is_explained_in_one_line_before_anything_runs(
+    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], said: list[str]
 ) -> None:
-    assert_one_line(run_heapfit(*arguments), 2, said)
+    assert_one_line(run_heapfit(*arguments, folder=tmp_path), 2, said)
+    assert not list(tmp_path.iterdir())
 
 
 MISSING = [
@@ -147,12 +186,11 @@ def _is_whole(line: str, words: list[str]) -> bool:
     return is_of_answer or line.startswith("The page: ") or "/" in line
 
 
-@pytest.mark.parametrize("command", [["compare"]])
 def test_a_word_that_is_no_text_is_refused_before_anything_runs(
-    clean_environment: dict[str, str], tmp_path: Path, command: list[str]
+    clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
     """It was an internal error, of `check` after all runs."""
-    words = [*heapfit_command(*command, "--"), "touch", b"caf\xe9"]
+    words = [*heapfit_command("compare", "--"), "touch", b"caf\xe9"]
     result = subprocess.run(words, env=clean_environment, cwd=tmp_path, capture_output=True)
     assert result.returncode == 2
     assert result.stderr.splitlines()[-1].startswith(b"heapfit: caf")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,21 +118,6 @@ def resident_of(pid: str) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize(
-    ("words", "exit_code", "said"),
-    [
-        (["12x"], 2, ["'12x' is not a process ID", "heapfit top"]),
-        (["1", "shrnk"], 2, ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
-        (["set", "123", "a=1"], 2, ["comes first: heapfit ctl 123 set a=1"]),
-        (["4194304"], 1, ["there is no process 4194304", "heapfit top"]),
-    ],
-)
-def test_a_senseless_request_is_explained(
-    run_heapfit: Heapfit, words: list[str], exit_code: int, said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("ctl", *words), exit_code, said)
-
-
 def test_the_library_says_what_is_wrong_with_a_setting(run_heapfit: Heapfit, pid: str) -> None:
     unknown = run_heapfit("ctl", pid, "set", "decay_ms=7", "decay_sm=1")
     assert_one_line(unknown, 2, ["'decay_sm'", "'decay_ms'", "(decay_ms set before)"])
@@ -147,6 +133,8 @@ def test_a_process_without_control_is_told_the_line_to_start_with(
     process = start("--set", "decay_ms=100")
     line = f"heapfit run --control --set decay_ms=100 -- {program}"
     assert_one_line(run_heapfit("ctl", str(process.pid)), 1, ["without control:on", line])
+    said = ["there is no process 4194304", "heapfit top"]
+    assert_one_line(run_heapfit("ctl", "4194304"), 1, said)
 
 
 @pytest.mark.parametrize(
@@ -186,49 +174,38 @@ def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Sta
     assert all(each in asked.stdout for each in pids)
 
 
-class Exporter:
-    """`heapfit export --prometheus` at a port of its own."""
-
-    def __init__(self, environment: dict[str, str], *words: str) -> None:
-        command = heapfit_command("export", "--prometheus", "--port", "0", *words)
-        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        said = self.process.stderr.readline()
+@contextmanager
+def exported(environment: dict[str, str]) -> Iterator[str]:
+    """The address of a `heapfit export --prometheus`, at a port of its own."""
+    command = heapfit_command("export", "--prometheus", "--port", "0")
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
         assert "http://127.0.0.1:" in said, said
-        self.address = said.split()[1].rstrip(";")
-
-    def scrape(self) -> str:
-        accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
-        request = urllib.request.Request(self.address, headers=accept)
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-            assert "openmetrics" in answer.headers["Content-Type"]
-            return str(answer.read().decode())
+        try:
+            yield said.split()[1].rstrip(";")
+        finally:
+            process.kill()
 
 
-@pytest.fixture
-def exporter(clean_environment: dict[str, str]) -> Iterator[Callable[..., Exporter]]:
-    made: list[Exporter] = []
-
-    def serve(*words: str) -> Exporter:
-        made.append(Exporter(clean_environment, *words))
-        return made[-1]
-
-    yield serve
-    for each in made:
-        each.process.kill()
-        each.process.communicate()
+def scrape(address: str) -> str:
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    request = urllib.request.Request(address, headers=accept)
+    with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+        assert "openmetrics" in answer.headers["Content-Type"]
+        return str(answer.read().decode())
 
 
 def test_processes_come_and_go_while_they_are_exported(
-    exporter: Callable[..., Exporter], start: Start
+    clean_environment: dict[str, str], start: Start
 ) -> None:
-    served = exporter()
-    first, second = start("--control"), start("--control")
-    pids = [listening_pid(first), listening_pid(second)]
-    text = served.scrape()
-    assert all(f'pid="{pid}"' in text for pid in pids)
-    first.communicate("")
-    text = served.scrape()
+    with exported(clean_environment) as address:
+        first, second = start("--control"), start("--control")
+        pids = [listening_pid(first), listening_pid(second)]
+        text = scrape(address)
+        assert all(f'pid="{pid}"' in text for pid in pids)
+        first.communicate("")
+        text = scrape(address)
     assert f'pid="{pids[0]}"' not in text
     assert f'pid="{pids[1]}"' in text
 

@@ -102,8 +102,7 @@ def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [(["--speed", "double"], "double"), (["--against", "."], "holds no study")],
+    ("options", "said"), [(["--speed", "double"], "double"), (["--against", "."], "holds no study")]
 )
 def test_options_that_make_no_sense_are_refused(
     run_heapfit: Heapfit, trace: Path, tmp_path: Path, options: list[str], said: str

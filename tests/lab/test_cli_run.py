@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
+from engine_helpers import compiled
 from heapfit.catalogue import find_installed, load_allocators
 from heapfit.options import OPTIONS
 
@@ -22,8 +23,7 @@ def test_the_library_is_in_the_program(run_heapfit: Heapfit, library: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "command",
-    [["python3", "-c", "print(1)"], ["sh", "-c", "echo out; echo err >&2; exit 3"]],
+    "command", [["python3", "-c", "print(1)"], ["sh", "-c", "echo out; echo err >&2; exit 3"]]
 )
 def test_a_program_behaves_as_without_heapfit(
     run_heapfit: Heapfit, clean_environment: dict[str, str], command: list[str]
@@ -115,21 +115,6 @@ def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--set", "decay_msec=1", "--", "true"], ["'decay_msec'", "did you mean 'decay_ms'?"]),
-        (["--set", "decay_ms=soon", "--", "true"], ["decay_ms", "whole number"]),
-        (["--set", "remote_free_batch=0", "--", "true"], ["not between 1 and 4096"]),
-        (["--"], ["which program?"]),
-    ],
-)
-def test_a_senseless_request_is_explained(
-    run_heapfit: Heapfit, arguments: list[str], said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("run", *arguments), 2, said)
-
-
 def test_a_missing_program_is_explained(run_heapfit: Heapfit) -> None:
     """With a shell's exit code, as scripts expect of what stands in front of a program."""
     assert_one_line(run_heapfit("run", "--", "no-such-program"), 127, ["'no-such-program'"])
@@ -159,15 +144,12 @@ def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: 
 def test_a_program_in_which_the_library_has_no_effect_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    source = tmp_path / "main.c"
-    source.write_text("int main(void) { return 3; }\n")
-    static, own = tmp_path / "static", tmp_path / "own"
-    subprocess.run(["cc", "-static", source, "-o", static], check=True)
-    source.write_text(
+    static = compiled(tmp_path / "static", "int main(void) { return 3; }", "-static")
+    code = (
         "#include <stdlib.h>\nstatic char a[99];\nvoid *malloc(size_t n) { return n ? a : 0; }\n"
         "int main(void) { return malloc(9) ? 3 : 0; }\n"
     )
-    subprocess.run(["cc", "-w", "-fno-builtin", source, "-o", own], check=True)
+    own = compiled(tmp_path / "own", code, "-w", "-fno-builtin")
     for program, why in ((static, "it is linked statically"), (own, "is its own")):
         result = run_heapfit("run", "--", program)
         assert result.returncode == 3
@@ -201,20 +183,6 @@ def test_each_allocator_of_the_catalogue_runs_or_says_how_to_come_by_it(
         variables = allocator.environment.items()
         described = run_heapfit("run", "--allocator", name, "--json", "--", "x")
         assert variables <= json.loads(described.stdout)["environment"].items()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["jemaloc"], ["unknown allocator", "did you mean 'jemalloc'?"]),
-        (["glibc:decay_ms=1"], ["glibc", "only heapfit's can be set"]),
-        (["heapfit:pools=all"], ["only the variant pools"]),
-    ],
-)
-def test_a_senseless_allocator_is_explained(
-    run_heapfit: Heapfit, options: list[str], said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("run", "--allocator", *options, "--", "true"), 2, said)
 
 
 def test_lib_prints_what_ld_preload_takes(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,33 +13,12 @@ import pytest
 from conftest import Heapfit
 from engine_helpers import PYTHON, study_of, wait_for, workload
 from heapfit import catalogue
-from heapfit.records import (
-    InstalledAllocator,
-    Study,
-    Trial,
-    TrialStatus,
-)
-from heapfit.study import Progress, load
+from heapfit.records import TrialStatus
+from heapfit.study import load
 from heapfit.study.cluster import Cluster
 from study_files import write_study
 
 pytestmark = pytest.mark.full
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def accepts(port: int) -> bool:
-    """Whether somebody does."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 @dataclass
@@ -53,12 +32,11 @@ class Fleet:
     workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def start(self) -> None:
-        port = free_port()
-        self.address = f"tcp://127.0.0.1:{port}"
-        self.scheduler = self._dask(
-            "scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard"
-        )
-        wait_for(lambda: accepts(port))
+        told = self.folder / "scheduler.json"
+        words = ("--host", "127.0.0.1", "--port", "0", "--scheduler-file", str(told))
+        self.scheduler = self._dask("scheduler", *words, "--no-dashboard")
+        wait_for(lambda: told.exists() and told.read_text().endswith("}"))
+        self.address = json.loads(told.read_text())["address"]
 
     def add(self, name: str, **environment: str) -> None:
         """Start the worker of a machine called `name`."""
@@ -104,49 +82,25 @@ def fleet(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Fleet]:
         started.stop()
 
 
-def of_this_system(name: str = "glibc", **environment: str) -> InstalledAllocator:
-    """The system's malloc in the version that it has."""
-    [system] = catalogue.resolve_allocators(["glibc"])
-    return system.model_copy(update={"name": name, "environment": environment})
-
-
-def study_of_two(*command: str, replicates: int = 3, **fields: object) -> Study:
-    """A study of two names for the system's malloc."""
-    allocators = [of_this_system("glibc"), of_this_system("other", MARK="1")]
-    chosen = workload(*(command or ("true",)), **fields)
-    return study_of(chosen, allocators, replicates=replicates)
-
-
-def run_on(fleet: Fleet, study: Study, folder: Path, progress: Progress | None = None) -> list[str]:
-    """Run `study` on the cluster and return what it said."""
-    said: list[str] = []
-    machines = Cluster(fleet.address, said.append)
-    [adopted] = machines.adopt([study])
-    machines.execute(adopted, folder, progress)
-    return said
-
-
-def counted(trials: list[Trial]) -> list[Trial]:
-    return [trial for trial in trials if not trial.planned.warmup]
-
-
-def by_block(trials: list[Trial]) -> dict[int, set[str | None]]:
-    machines: dict[int, set[str | None]] = {}
-    for trial in counted(trials):
-        machines.setdefault(trial.planned.block, set()).add(trial.machine)
-    return machines
-
-
 def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path) -> None:
     fleet.add("one")
     fleet.add("two")
-    study = study_of_two(*PYTHON, "import time; time.sleep(0.2)", replicates=6)
-    said = run_on(fleet, study, tmp_path / "study")
+    [glibc] = catalogue.resolve_allocators(["glibc"])
+    other = glibc.model_copy(update={"name": "other", "environment": {"MARK": "1"}})
+    work = workload(*PYTHON, "import time; time.sleep(0.2)")
+    said: list[str] = []
+    machines = Cluster(fleet.address, said.append)
+    [study] = machines.adopt([study_of(work, [glibc, other], replicates=6)])
+    machines.execute(study, tmp_path / "study", None)
     finished, trials = load(tmp_path / "study")
     assert sorted(trial.planned.index for trial in trials) == list(range(len(study.plan)))
     assert {trial.status for trial in trials} == {TrialStatus.OK}
-    assert all(len(machines) == 1 for machines in by_block(trials).values())
-    assert set().union(*by_block(trials).values()) == {"one", "two"}
+    by_block: dict[int, set[str | None]] = {}
+    for trial in trials:
+        if not trial.planned.warmup:
+            by_block.setdefault(trial.planned.block, set()).add(trial.machine)
+    assert all(len(machines) == 1 for machines in by_block.values())
+    assert set().union(*by_block.values()) == {"one", "two"}
     assert "run on one, two" in finished.machine.notes[0]
     assert any("one, two are one machine" in line for line in said)
 

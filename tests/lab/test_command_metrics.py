@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import (
-    study_of,
-    system_allocator,
-    workload,
-)
+from engine_helpers import jemalloc, study_of, system_allocator, workload
 from heapfit.records import CommandMetric, Trial, TrialStatus
 from heapfit.trial import run_trial
 from heapfit.trial.verdict import as_metric
 
 
-def metric(*command: str, name: str = "size") -> CommandMetric:
+def metric(*command: str) -> CommandMetric:
     return CommandMetric(
-        name=name, label="Size", unit="bytes", better="lower", command=list(command)
+        name="size", label="Size", unit="bytes", better="lower", command=list(command)
     )
 
 
@@ -54,9 +50,7 @@ def test_the_command_runs_without_the_allocator_and_with_the_wanted_environment(
     tmp_path: Path,
 ) -> None:
     script = "import os; print(int(os.environ['N']) + len(os.environ.get('LD_PRELOAD', '')))"
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
-    allocator = system_allocator("jemalloc", library)
     declared = metric(sys.executable, "-c", script)
-    trial = run_with(tmp_path, ["true"], declared, allocator=allocator, environment={"N": "41"})
+    trial = run_with(tmp_path, ["true"], declared, allocator=jemalloc(), environment={"N": "41"})
     assert trial.status is TrialStatus.OK, trial.reason
     assert trial.metrics["size"] == 41

@@ -19,7 +19,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 import typer
 from heapfit.catalogue import resolve_workload
@@ -137,27 +136,18 @@ def test_every_command_line_shown_can_be_typed(page: Path) -> None:
         parse(words)
 
 
-def test_the_reference_says_what_the_commands_and_the_library_say(
+def test_reference_manual_and_completion_say_what_the_commands_and_the_library_say(
     update_docs: ModuleType, library: Path
 ) -> None:
     assert library.exists()
+    to_do = "run: .venv/bin/python scripts/update-docs reference"
     text = REFERENCE.read_text(encoding="utf-8")
     for name, content in update_docs.REFERENCE_BLOCKS.items():
-        expected = update_docs.replaced(text, name, content())
-        assert text == expected, "run: .venv/bin/python scripts/update-docs reference"
-
-
-def test_the_commands_manual_pages_are_what_help_is_made_of(update_docs: ModuleType) -> None:
+        assert text == update_docs.replaced(text, name, content()), to_do
     pages = {page.name: page.read_text(encoding="utf-8") for page in MANUAL.glob("*.1")}
-    assert pages == update_docs.manual(), "run: .venv/bin/python scripts/update-docs reference"
-
-
-def test_what_shells_complete_is_what_the_commands_take(
-    update_docs: ModuleType, library: Path
-) -> None:
-    assert update_docs.COMPLETION.read_text(encoding="utf-8") == update_docs.completion(), (
-        "run: .venv/bin/python scripts/update-docs reference"
-    )
+    assert pages == update_docs.manual(), to_do
+    completion = update_docs.COMPLETION.read_text(encoding="utf-8")
+    assert completion == update_docs.completion(), to_do
 
 
 def test_the_library_page_names_the_functions_of_the_header() -> None:
@@ -263,9 +253,8 @@ def test_the_gates_example_prints_what_is_shown(
     for language, block in FENCE.findall(GATE.read_text(encoding="utf-8")):
         if language == "c":
             (tmp_path / "words.c").write_text(block)
-        for line in (
-            re.split(r"^\$ ", block, flags=re.MULTILINE)[1:] if language == "console" else []
-        ):
+        lines = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+        for line in lines if language == "console" else []:
             typed, _, shown = line.partition("\n")
             ran = subprocess.run(
                 ["sh", "-c", f"{typed} 2>&1"],
@@ -319,10 +308,6 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
             assert text == update_docs.replaced(text, name, content()), f"{page_id(page)}: {name}"
 
 
-# Where a result goes to: a file of one command, a folder of the other.
-PLACES = {"FILE", "DIR"}
-
-
 def options(command: Any) -> Iterator[Any]:
     context = command.make_context("", [], resilient_parsing=True)
     if hasattr(command, "list_commands"):
@@ -337,32 +322,4 @@ def test_the_place_of_a_result_is_out_in_every_command_and_o_is_short_for_it() -
     places = [each for each in every if {"-o", "--out"} & set(each.opts)]
     assert len(places) > 8
     assert all(set(each.opts) == {"-o", "--out"} for each in places)
-    assert {each.metavar for each in places} == PLACES
-
-
-def test_the_table_against_the_best_peer_has_the_intervals_of_a_series(
-    update_docs: ModuleType,
-) -> None:
-    """The best of three equal peers by the same figures is too good, for which they make up."""
-    generator = np.random.default_rng(4)
-    costs = {
-        f"test-{number}": np.exp(generator.normal(0, 0.05, (4, 6))).tolist() for number in range(8)
-    }
-    figure = {
-        "definition": {
-            "name": "time",
-            "title": "Time",
-            "metric": "primary",
-            "reference": "best-peer",
-            "combine": "geometric-mean",
-        },
-        "subject": "heapfit",
-        "costs": costs,
-    }
-    names = ["heapfit", "a", "b", "c"]
-    made = update_docs.core_table({"allocators": names, "figures": [figure]})
-    head, row = (re.split(r" ?\| ?", line)[1:-1] for line in made.splitlines()[::2])
-    cells = dict(zip(head, row, strict=True))
-    estimate, low, high = map(float, re.findall(r"[0-9.]+", cells["heapfit"]))
-    assert low < 1 < high
-    assert 1 < estimate < high
+    assert {each.metavar for each in places} == {"FILE", "DIR"}  # of one command and of others

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,12 +13,8 @@ import pytest
 from conftest import Heapfit
 from heapfit.flames.export import export
 from heapfit.flames.formats import Format, Unit, What
-from heapfit.flames.stacks import count
 from heapfit.profile.model import YOUNG_BYTES
-from heapfit.profile.sections.recording import count_steps
-from heapfit.profile.tally import Tally
-from heapfit.profile.trace import Trace
-from profile_tables import Block, SiteRow, Tables
+from profile_tables import SiteRow, Tables
 from viewers import pprof, pprof_top
 
 pytestmark = pytest.mark.full
@@ -28,17 +23,16 @@ HOSTILE = ["a;b 7\nc 8", "</script><script>alert(1)</script>", "\x1b[31m\u202e",
 FUNCTIONS = ["main", "serve", "parse", "leak"]
 
 
-def tables(names: Sequence[str] = FUNCTIONS, blocks: Sequence[Block] | None = None) -> Tables:
+def tables(names: Sequence[str] = FUNCTIONS) -> Tables:
     """A program of which each function calls the next; all but the first allocate."""
-    if blocks is None:
-        blocks = profile_tables.random_blocks(3, 400, threads=1, sites=len(names))
+    blocks = profile_tables.random_blocks(3, 400, threads=1, sites=len(names))
     for block in blocks:
         block.site = max(block.site, 2)
     sites = [
         SiteRow(i, name, caller=i - 1, address=0x1000 * i, file="/src/x.c", line=10 * i)
         for i, name in enumerate(names, start=1)
     ]
-    return Tables(list(blocks), sites=sites, info={"sites": 8})
+    return Tables(blocks, sites=sites, info={"sites": 8})
 
 
 @pytest.fixture
@@ -65,23 +59,16 @@ def expected(of: Tables, what: What) -> dict[int, tuple[float, float]]:
     return {site: (blocks[site], size[site]) for site in blocks}
 
 
-def own(of: Tables, what: What, names: Sequence[str] = FUNCTIONS) -> dict[str, tuple[int, int]]:
+def own(of: Tables, what: What) -> dict[str, tuple[int, int]]:
     """The same by function, rounded."""
     found = expected(of, what)
-    return {names[site - 1]: (round(n), round(b)) for site, (n, b) in found.items()}
+    return {FUNCTIONS[site - 1]: (round(n), round(b)) for site, (n, b) in found.items()}
 
 
 def written(folder: Path, made: Format, what: What, unit: Unit = Unit.BYTES) -> Path:
-    """Export into a file beside the tables."""
     path = folder.with_name(f"{what}.{unit}.{made}.json")
     path.write_bytes(export(folder, made, what, unit))
     return path
-
-
-def counted(folder: Path, most: int | None = None) -> dict[int, Sequence[tuple[int, int]]]:
-    with tempfile.TemporaryDirectory() as aside, Trace(folder, Path(aside)) as trace:
-        count_steps(trace, Tally())
-        return dict(count(trace, most).amounts)
 
 
 def test_sites_that_lead_in_a_circle_end(tmp_path: Path) -> None:

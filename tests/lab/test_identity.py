@@ -24,7 +24,7 @@ PROGRAM = "#!/bin/sh\necho done # {}\n"
 
 
 class Notices(Progress):
-    """Keeps what the person is told, and calls `between` after each trial."""
+    """Keeps what the person is told, and how each trial ended."""
 
     def __init__(self) -> None:
         self.said: list[str] = []
@@ -35,10 +35,6 @@ class Notices(Progress):
 
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         self.statuses.append(trial.status)
-        self.between(trial)
-
-    def between(self, trial: Trial) -> None:
-        """To be overridden."""
 
 
 def build(path: Path, version: str, text: str = PROGRAM) -> Path:
@@ -50,9 +46,9 @@ def build(path: Path, version: str, text: str = PROGRAM) -> Path:
     return path
 
 
-def run(study: Study, folder: Path, *, mix: bool = False) -> list[str]:
+def run(study: Study, folder: Path) -> list[str]:
     progress = Notices()
-    execute(study, folder, progress, mix=mix)
+    execute(study, folder, progress)
     return progress.said
 
 

@@ -16,23 +16,12 @@ import pytest
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, Gone, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
-from heapfit.live.processes import (
-    find,
-    listening,
-    why_not_listening,
-    why_not_recording,
-)
+from heapfit.live.processes import find, listening, why_not_listening, why_not_recording
 from live_double import Answer, Double
 
 ME = os.getpid()
 NOBODY = 65534
 DOUBLE = Path(__file__).with_name("live_double.py")
-
-
-@pytest.fixture
-def double() -> Iterator[Double]:
-    with Double() as made:
-        yield made
 
 
 @pytest.fixture

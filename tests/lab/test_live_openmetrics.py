@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
 
 import pytest
 from heapfit.live import Process, find, openmetrics
@@ -14,12 +13,6 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 ME = os.getpid()
-
-
-@pytest.fixture
-def double() -> Iterator[Double]:
-    with Double() as made:
-        yield made
 
 
 def me() -> list[Process]:

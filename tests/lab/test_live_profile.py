@@ -11,7 +11,6 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -39,67 +38,32 @@ OBJECTS = {
 }
 
 
-@dataclass(frozen=True)
-class Running:
-    process: subprocess.Popen[str]
-
-    @property
-    def pid(self) -> int:
-        return self.process.pid
-
-    @property
-    def client(self) -> Client:
-        return Client(self.pid)
-
-    def hear(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def again(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("again\n")
-        self.process.stdin.flush()
-        assert self.hear() == "ready"
+Start = Callable[..., subprocess.Popen[str]]
 
 
-Start = Callable[..., Running]
-
-
-def compiled(source: str, folder: Path) -> Path:
-    program = folder / Path(source).stem
-    command = ["gcc", "-O2", "-g", "-pthread", "-o", program, HERE / source]
-    subprocess.run(command, check=True)
-    return program
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    folder = tmp_path_factory.mktemp("programs")
-    made: dict[str, Path] = {}
-
-    def program(source: str) -> Path:
-        if source not in made:
-            made[source] = compiled(source, folder)
-        return made[source]
-
-    return program
+def hear(program: subprocess.Popen[str]) -> str:
+    assert program.stdout is not None
+    return program.stdout.readline().strip()
 
 
 @pytest.fixture
-def start(clean_environment: dict[str, str], programs: Callable[[str], Path]) -> Iterator[Start]:
+def start(clean_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Starts a program under heapfit so that it can be asked; all are ended after the test."""
     running: list[subprocess.Popen[str]] = []
 
-    def started(source: str, *arguments: str, options: str) -> Running:
+    def started(source: str, *arguments: str, options: str) -> subprocess.Popen[str]:
+        program = tmp_path / Path(source).stem
+        command = ["gcc", "-O2", "-g", "-pthread", "-o", program, HERE / source]
+        subprocess.run(command, check=True)
         process = subprocess.Popen(
-            heapfit_command("run", "--control", "--", programs(source), *arguments),
+            heapfit_command("run", "--control", "--", program, *arguments),
             env={**clean_environment, "HEAPFIT_OPTIONS": options},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         running.append(process)
-        return Running(process)
+        return process
 
     yield started
     for process in running:
@@ -111,7 +75,7 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
     run_heapfit: Heapfit, start: Start
 ) -> None:
     program = start("pinning_program.c", "1", options="sample:4k")
-    culprit = program.hear()
+    culprit = hear(program)
     pid = str(program.pid)
     found = json.loads(run_heapfit("ctl", pid, "ledger", "--json").stdout)
     first = found["pinners"][0]
@@ -133,20 +97,23 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
 
 def test_the_intervals_hold_what_there_is(start: Start) -> None:
     program = start("profile_program.c", options="sample:64k")
-    assert program.hear() == "ready"
+    assert hear(program) == "ready"
     total = sum(size * count for size, count in OBJECTS.values())
     held: Counter[bool] = Counter()
     sums: Counter[int] = Counter()
     rounds = ROUNDS
     for _ in range(rounds):
-        samples = program.client.samples().samples
+        samples = Client(program.pid).samples().samples
         for size, count in OBJECTS.values():
             assert size * count > total / 100
             of_site = [each for each in samples if each.bytes == size]  # no other has this size
             told = estimate(of_site, lambda each: each.bytes)
             held[told.low <= size * count * (1 + 1e-9) and told.high >= size * count] += 1
             sums[size] += round(told.value)
-        program.again()
+        assert program.stdin is not None
+        program.stdin.write("again\n")
+        program.stdin.flush()
+        assert hear(program) == "ready"
     assert held[True] / held.total() >= 0.94, held
     for size, count in OBJECTS.values():
         # Five standard errors of the mean of so many rounds.
@@ -176,7 +143,7 @@ def test_pprof_reads_the_profile_from_a_file_and_over_http(
     run_heapfit: Heapfit, start: Start, tmp_path: Path
 ) -> None:
     program = start("profile_program.c", options="sample:16k")
-    program.hear()
+    hear(program)
     path, folded = tmp_path / "heap.pb.gz", tmp_path / "heap.folded"
     words = ["--pprof", path, "--folded", folded, "--json"]
     told = json.loads(run_heapfit("ctl", str(program.pid), "profile", *words).stdout)

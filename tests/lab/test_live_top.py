@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 
 import pytest
 from heapfit.live import Client
@@ -18,27 +18,18 @@ from textual.widgets import Static
 pytestmark = pytest.mark.full
 
 ME = os.getpid()
-WIDE, NARROW = (140, 40), (80, 24)
 _INTERVAL_S = 0.05
 _DEADLINE_S = 60.0
 
 Act = Callable[[Pilot[None]], Awaitable[None]]
 
 
-@pytest.fixture
-def double() -> Iterator[Double]:
-    with Double() as made:
-        yield made
-
-
-def on_screen(
-    act: Act, size: tuple[int, int] = WIDE, client: Client | None = None, choose: bool = False
-) -> None:
+def on_screen(act: Act, client: Client | None = None, choose: bool = False) -> None:
     """Run the application without a terminal, and `act` with its keys."""
 
     async def run() -> None:
         app = TopApp(None if choose else client or Client(ME), _INTERVAL_S)
-        async with app.run_test(size=size, notifications=True) as pilot:
+        async with app.run_test(size=(140, 40), notifications=True) as pilot:
             await act(pilot)
 
     asyncio.run(run())

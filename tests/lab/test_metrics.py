@@ -10,20 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from engine_helpers import study_of, system_allocator, workload
-from heapfit.records import (
-    InstalledAllocator,
-    Metric,
-    Study,
-    Trial,
-    TrialStatus,
-    Workload,
-)
-from heapfit.trial import (
-    metrics,
-    perf,
-    run_trial,
-)
+from engine_helpers import compiled, study_of, workload
+from heapfit.records import Metric, Trial, TrialStatus, Workload
+from heapfit.trial import metrics, perf, run_trial
 from heapfit.trial.perf import PerfSource
 from heapfit.trial.simulation import SimulatedCaches
 from heapfit.trial.system_calls import StracedCalls, TracedCalls
@@ -75,49 +64,18 @@ int main(int argc, char **argv)
 
 @pytest.fixture(scope="module")
 def caller(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(CALLER, tmp_path_factory.mktemp("caller") / "caller")
+    return compiled(tmp_path_factory.mktemp("caller") / "caller", CALLER)
 
 
-@pytest.fixture(scope="module")
-def walker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(WALKER, tmp_path_factory.mktemp("walker") / "walker")
-
-
-def compiled(source: str, program: Path) -> Path:
-    file = program.with_suffix(".c")
-    file.write_text(source)
-    subprocess.run(["cc", "-O1", str(file), "-o", str(program)], check=True)
-    return program
-
-
-def study_with(
-    work: Workload, wanted: Sequence[Metric], allocator: InstalledAllocator | None = None
-) -> Study:
-    study = study_of(work, [system_allocator(), *([allocator] if allocator else [])])
-    return study.model_copy(update={"metrics": [*study.metrics, *wanted]})
-
-
-def run_with(
-    work: Workload,
-    workspace: Path,
-    wanted: Sequence[Metric],
-    *,
-    allocator: InstalledAllocator | None = None,
-    warmup: bool = False,
-) -> Trial:
-    study = study_with(work, wanted, allocator)
-    planned = study.plan[0].model_copy(
-        update={"warmup": warmup, "allocator": study.allocators[-1].name}
-    )
-    return run_trial(study, planned, workspace, None)
+def run_with(work: Workload, workspace: Path, wanted: Sequence[Metric]) -> Trial:
+    study = study_of(work)
+    study = study.model_copy(update={"metrics": [*study.metrics, *wanted]})
+    return run_trial(study, study.plan[-1], workspace, None)  # the first is a warm-up
 
 
 def ok(trial: Trial) -> dict[str, float]:
     assert trial.status is TrialStatus.OK, trial.reason
     return trial.metrics
-
-
-# -------------------------------------------------------------------- system calls
 
 
 def test_strace_counts_the_calls_of_the_whole_tree(tmp_path: Path, caller: Path) -> None:
@@ -158,10 +116,9 @@ def test_strace_that_is_missing_or_forbidden_is_told(
         system_calls._strace_refusal.cache_clear()
 
 
-# ---------------------------------------------------------------------- simulation
+def test_simulated_instructions_repeat_and_follow_the_work(tmp_path: Path) -> None:
+    walker = compiled(tmp_path / "walker", WALKER)
 
-
-def test_simulated_instructions_repeat_and_follow_the_work(tmp_path: Path, walker: Path) -> None:
     def instructions(rounds: int) -> float:
         work = workload(str(walker), "10", str(rounds))
         return ok(run_with(work, tmp_path, SimulatedCaches.metrics))["instructions"]
@@ -169,9 +126,6 @@ def test_simulated_instructions_repeat_and_follow_the_work(tmp_path: Path, walke
     once, again, more = instructions(1000), instructions(1000), instructions(101_000)
     assert again == pytest.approx(once, rel=0.02)  # the layout of the address space varies
     assert 2 * 1_000_000 < more - once < 10 * 1_000_000  # a million stores in a loop
-
-
-# ------------------------------------------------------------------------- counters
 
 
 class CountedFaults(PerfSource):

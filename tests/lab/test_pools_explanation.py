@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, assert_one_line
+from conftest import Heapfit
 from heapfit.errors import UsageError
 from heapfit.pools import VARIABLE, Explanation, read
 from heapfit.pools.explanation import Module
@@ -54,9 +54,6 @@ def frames_of(explanation: Explanation) -> dict[int, list[Frame]]:
     return {group.id: symbols.frames(group.chain) for group in explanation.groups}
 
 
-# ------------------------------------------------------------------------ the command
-
-
 def test_each_group_is_shown_with_its_place_the_reason_and_what_was_seen(
     run_heapfit: Heapfit, recorded: Path
 ) -> None:
@@ -77,23 +74,6 @@ def test_json_has_all_that_was_written_and_the_frames(run_heapfit: Heapfit, reco
         assert [frame["address"] for frame in frames] == group["chain"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        ([], 2, ["which program?", "heapfit pools explain -- CMD"]),
-        ([str(PROGRAM), "--set", "pools=all"], 2, ["is to be run"]),
-        ([str(PROGRAM)], 2, ["no explanation", "heapfit-pools/1"]),
-    ],
-)
-def test_a_senseless_request_is_explained(
-    run_heapfit: Heapfit, arguments: list[str], code: int, said: list[str]
-) -> None:
-    assert_one_line(run_heapfit("pools", "explain", *arguments), code, said)
-
-
-# --------------------------------------------------------------------------- the graph
-
-
 def test_the_graph_has_pools_groups_and_mergers(recorded: Path) -> None:
     explanation = read(recorded)
     text = dot(explanation, frames_of(explanation))
@@ -109,9 +89,6 @@ def test_the_graph_is_drawn_by_graphviz(recorded: Path, tmp_path: Path) -> None:
     assert path.read_text().count('class="edge"') == text.count(" -> ")
 
 
-# ----------------------------------------------------------------------------- symbols
-
-
 def compiled(folder: Path, *flags: str) -> tuple[Symbols, int]:
     """Compile and run the program; return its symbols and where `inner` returned to."""
     program = folder / "program"
@@ -121,11 +98,7 @@ def compiled(folder: Path, *flags: str) -> tuple[Symbols, int]:
     return Symbols([Module(path=str(program), base=base, end=base + (1 << 24))]), inner
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [["-gdwarf-4", "-no-pie"], ["-g", "-gz"]],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("flags", [["-gdwarf-4", "-no-pie"], ["-g", "-gz"]], ids=" ".join)
 def test_a_call_is_named_by_function_file_and_line(tmp_path: Path, flags: list[str]) -> None:
     symbols, inner = compiled(tmp_path, *flags)
     frame = symbols.frame(inner)
@@ -150,9 +123,6 @@ def test_debug_information_beside_the_program_is_found_by_build_id(
     assert symbols.frame(inner).where == "outer (pools_program.c:13)"
 
 
-# ----------------------------------------------------------------------- running programs
-
-
 def test_what_each_process_explains_is_read(
     recorded: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,9 +144,6 @@ def test_a_study_has_figures_of_a_run_of_its_own(recorded: Path, tmp_path: Path)
     explanation = read(recorded)
     assert figures["pool_groups"] == len(explanation.groups)
     assert figures["pool_count"] == len(explanation.pools)
-
-
-# -------------------------------------------------------------------- the library itself
 
 
 def test_the_program_of_the_page_is_explained_as_the_page_says(

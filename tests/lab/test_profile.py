@@ -41,9 +41,6 @@ BLOCKS = profile_tables.random_blocks(seed=1, count=3000)
 NAMES = ("main", "worker", "worker")
 
 
-# ----------------------------------------------------------------------- sizes, calls
-
-
 def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     totals = made(BLOCKS, threads=NAMES).totals
     assert plain(totals.allocations) == profile_tables.each(BLOCKS, lambda block: True)
@@ -60,9 +57,6 @@ def test_totals_and_calls_are_those_of_the_objects(made: Made) -> None:
     assert plain(totals.large_local) == profile_tables.each(
         BLOCKS, lambda b: b.size > 32768 and b.died_thread == b.born_thread
     )
-
-
-# ----------------------------------------------------------------------- lifetimes
 
 
 def test_quantiles_of_lifetimes_count_what_lives_as_living_until_the_end(made: Made) -> None:
@@ -85,9 +79,6 @@ def product_limit(lived: Sequence[tuple[int, bool]], part: float) -> float | Non
                 return time
         at_risk -= 1
     return None
-
-
-# ----------------------------------------------------------------------- threads, realloc
 
 
 def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
@@ -117,9 +108,6 @@ def test_reallocations_grow_in_place_or_are_copied(made: Made) -> None:
         (2.0, 1),
         (None, 0),
     ]
-
-
-# ----------------------------------------------------------------------- peak, course, end
 
 
 def test_the_peak_is_what_was_live_then(made: Made) -> None:
@@ -164,9 +152,6 @@ def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Ma
     assert content(made([Block(48, 0, S)], info=title)).command == "redis-server *:7631"
     command = {"arguments": ["cp", "a b", ""]}
     assert content(made([Block(48, 0, S)], info=command)).command == "cp 'a b' ''"
-
-
-# ----------------------------------------------------------------------- call sites
 
 
 def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
@@ -233,9 +218,6 @@ def test_of_problems_only_those_that_there_are_are_told() -> None:
     assert "dynamic linker" in older
 
 
-# ----------------------------------------------------------------------- bursts
-
-
 def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
     blocks = complete(profile_tables.requests(number=40, objects=500, kept=0))
     [thread] = (transactions := made(blocks).transactions).threads
@@ -249,9 +231,6 @@ def test_requests_that_free_all_they_have_are_bursts(made: Made) -> None:
     second = transactions.examples[1]
     assert second.start_ns == pytest.approx(600_000, abs=5000)
     assert second.end_ns == pytest.approx(1_100_000, abs=5000)
-
-
-# ----------------------------------------------------------------------- samples
 
 
 def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path) -> None:
@@ -274,9 +253,6 @@ def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path)
         assert max(map(abs, errors)) < 4
         assert abs(sum(errors) / len(errors)) < 4 / math.sqrt(len(errors))
         assert 0.3 < math.sqrt(sum(e * e for e in errors) / len(errors)) < 2
-
-
-# ----------------------------------------------------------------------- merging
 
 
 def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:

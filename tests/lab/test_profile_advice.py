@@ -202,9 +202,6 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
     assert "that the program maps itself" in other.sentence
 
 
-# ---------------------------------------------------------------------- of a sample
-
-
 def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
     """Each is said of a full recording, and was said of a sample just as surely, and was wrong.
     Nor is a sample to be replayed, which has no call for most blocks."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import profile_tables
 import pytest
 from conftest import Heapfit
+from engine_helpers import compiled
 from heapfit.profile import cluster, files
 from heapfit.profile.sql import asked
 from heapfit.profile.tally import merged
@@ -43,9 +44,6 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
     assert (tmp_path / "service.html").read_text().startswith("<!")
 
 
-# ----------------------------------------------------------------------- recordings
-
-
 @pytest.mark.usefixtures("library")
 def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = service(requests=20)
@@ -65,13 +63,11 @@ def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) ->
 @pytest.mark.usefixtures("library")
 @pytest.mark.gate
 def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
-    program = tmp_path / "program"
-    source = (
+    code = (
         "#include <stdlib.h>\n#include <stdio.h>\n"
         'int main(void) { for (int i = 0; i < 1000; i++) free(malloc(777)); puts("done"); }'
     )
-    command = ["cc", "-O0", "-xc", "-", "-o", program]
-    subprocess.run(command, input=source, text=True, check=True)
+    program = compiled(tmp_path / "program", code, "-O0")
     words = ("--json", "--keep", tmp_path / "kept", "--page", tmp_path / "page.html")
     done = run_heapfit("profile", *words, "--allocators", "glibc", "--", program)
     assert done.returncode == 0, done.stderr
@@ -116,9 +112,6 @@ def test_a_recording_that_ended_before_its_program_is_told_of(
     assert "The recording ended before the program did (the disk is full)" in said
 
 
-# ----------------------------------------------------------------------- --sql
-
-
 def test_an_answer_of_any_length_is_read_as_it_comes(tmp_path: Path) -> None:
     """The first row of what would be far more than this machine's memory."""
     folder = trace(tmp_path / "service")
@@ -139,32 +132,6 @@ def test_a_table_has_the_first_rows_and_json_and_csv_have_all(
     assert json.loads(run_heapfit(*query, "--json").stdout)[-1] == {"n": 1199}
     nothing = [*query[:-1], "SELECT 1 AS n WHERE false", "--json"]
     assert json.loads(run_heapfit(*nothing).stdout) == []
-
-
-# ----------------------------------------------------------------------- what goes wrong
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        ([], 2, "which recording"),
-        (["x.hft", "--", "true"], 2, "which recording"),
-        (["x.hft", "--csv"], 2, "--csv"),
-        (["--on", "tcp://127.0.0.1:1", "--", "true"], 2, "--on"),
-        (["no-such.hft"], 2, "no-such.hft"),
-    ],
-)
-def test_mistakes_are_told_in_a_line(
-    run_heapfit: Heapfit, tmp_path: Path, arguments: list[str], code: int, words: str
-) -> None:
-    done = run_heapfit("profile", *arguments, folder=tmp_path)
-    assert done.returncode == code
-    assert words in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) <= 2
-
-
-# ----------------------------------------------------------------------- --on
 
 
 @pytest.fixture

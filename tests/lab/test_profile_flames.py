@@ -18,8 +18,6 @@ from heapfit.profile.sections import flames
 from heapfit.profile.tally import merged
 from profile_tables import Block, SiteRow, Tables
 
-# ------------------------------------------------------------------------------------- the names
-
 
 @pytest.mark.parametrize(
     ("function", "short"),
@@ -39,9 +37,6 @@ from profile_tables import Block, SiteRow, Tables
 )
 def test_names_are_shortened_to_what_tells_functions_apart(function: str, short: str) -> None:
     assert shortened(function) == short
-
-
-# -------------------------------------------------------------------------------------- the tree
 
 
 def sums(tree: Tree, measure: int, unit: str) -> Counter[tuple[str, ...]]:
@@ -80,9 +75,6 @@ def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
     at_peak = sums(both.flames, flames.TITLES.index("live at the peak"), "bytes")
     assert at_peak[()] == both.peak.amount.bytes
     assert "flames" not in both.model_dump()
-
-
-# -------------------------------------------------------------------------------------- --against
 
 
 @pytest.fixture

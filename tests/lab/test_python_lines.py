@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Heapfit
+from engine_helpers import compiled
 from heapfit.trace.convert import convert
 from heapfit.trace.native import Reader
 from heapfit.trace.sites import parse_mappings
@@ -113,7 +113,6 @@ def record(run_heapfit: Heapfit, folder: Path, *words: str | Path) -> Path:
 
 
 def tables(trace: Path) -> tuple[dict[int, dict[str, Any]], list[dict[str, Any]]]:
-    """The sites by number, and the objects."""
     import pyarrow.parquet as pq
 
     folder = trace.with_suffix("")
@@ -203,10 +202,9 @@ def test_a_leak_that_begins_late_and_is_followed_by_idle_time_is_named(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
     """It was told that nothing had grown: all of it was young, as what turns over is."""
-    (tmp_path / "p.c").write_text(LATE_LEAK)
-    subprocess.run(["cc", "-g", "-O1", "-o", "p", "p.c"], check=True, cwd=tmp_path)
-    trace = record(run_heapfit, tmp_path, "--", tmp_path / "p")
+    program = compiled(tmp_path / "p", LATE_LEAK, "-g")
+    trace = record(run_heapfit, tmp_path, "--", program)
     result = run_heapfit("profile", "--json", trace, folder=tmp_path)
     found = json.loads(result.stdout)["advice"]["end"]
     assert found["act"]
-    assert found["sentence"].startswith("leak (p.c:5)")
+    assert found["sentence"].startswith("leak (<stdin>:5)")

@@ -96,9 +96,6 @@ def recorded(events: Iterable[Event]) -> Counts:
     return {name: (calls[name], sizes[name]) for name in NAMES}
 
 
-# ------------------------------------------------------------------------------------ the calls
-
-
 @pytest.mark.parametrize(("threads", "options"), [(1, ()), (4, ("--one-thread",)), (16, ())])
 @pytest.mark.gate
 def test_exactly_the_recorded_calls_happen(
@@ -149,9 +146,6 @@ def test_it_touches_no_memory_that_is_not_its_own(built: Path, tmp_path: Path) -
         assert "runtime error" not in done.stderr
 
 
-# ---------------------------------------------------------------------------------- the figures
-
-
 def blocks_of(size: int, count: int) -> list[Event]:
     born = [Event(i, 0, MALLOC, (i + 1) * size * 2, 0, size) for i in range(count)]
     return [*born, *(Event(count + i, 0, FREE, each.address) for i, each in enumerate(born))]
@@ -175,9 +169,6 @@ def test_an_aged_heap_is_the_same_for_every_allocator(built: Path, tmp_path: Pat
                      ASAN_OPTIONS="detect_leaks=0")  # fmt: skip
     assert "runtime error" not in sanitized.stderr
     assert sanitized.returncode == 0
-
-
-# ------------------------------------------------------------------------------------ bad input
 
 
 def test_what_is_no_plan_is_refused(built: Path, tmp_path: Path) -> None:

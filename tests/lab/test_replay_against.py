@@ -17,34 +17,26 @@ Figures = Mapping[str, float]  # by allocator
 NAMES = ("glibc", "heapfit", "jemalloc", "mimalloc")
 
 
-def metric(name: str, better: str = "lower") -> WorkloadMetric:
-    return WorkloadMetric.model_validate(
-        {"name": name, "label": name, "unit": "s", "pattern": "(.)", "better": better}
-    )
+def metric(name: str) -> WorkloadMetric:
+    return WorkloadMetric(name=name, label=name, unit="s", pattern="(.)", better="lower")
 
 
-def summary(figures: Mapping[str, Figures], primary: str, better: str = "lower") -> Summary:
+def summary(figures: Mapping[str, Figures], primary: str) -> Summary:
     """A study's summary with the `figures` of each metric, the same in three replicates."""
-    return summarise(readings(figures, primary, better))
+    return summarise(readings(figures, primary))
 
 
 def readings(
-    figures: Mapping[str, Figures],
-    primary: str,
-    better: str = "lower",
-    blocks: int = 3,
-    odd: Figures | None = None,
+    figures: Mapping[str, Figures], primary: str, blocks: int = 3, odd: Figures | None = None
 ) -> Readings:
     """The trials of such a study; in every second block `odd` is the primary metric's."""
     names = sorted({allocator for each in figures.values() for allocator in each})
-    own = [metric(name, better if name == primary else "lower") for name in figures]
-    builtin = ("wall_s", "peak_rss_bytes", "instructions")
+    own = [metric(name) for name in figures if name not in ("wall_s", "peak_rss_bytes")]
     study = study_of(
-        workload("true", metrics=[each for each in own if each.name not in builtin]),
+        workload("true", metrics=own),
         [system_allocator(name) for name in names],
         replicates=blocks,
         warmups=0,
-        measured=["instructions"] if "instructions" in figures else [],
         primary_metric=primary,
     )
 

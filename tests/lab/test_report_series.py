@@ -10,26 +10,21 @@ import heapfit
 import pytest
 import report_data
 from heapfit.records import FigureDefinition, Series, StudyDefinition
-from heapfit.report import (
-    SeriesReading,
-    write_series,
-)
+from heapfit.report import SeriesReading, write_series
 from heapfit.report.series_words import conclusions
 from heapfit.study.series import save_series
-from report_data import Faults, make_study, make_trials
+from report_data import make_study, make_trials
 
 pytestmark = pytest.mark.full
 
 HOSTILE = "</script><img src=x onerror=alert(1)>|`"
 
 
-def keep(
-    folder: Path, *, title: str = "A study", faults: Faults | None = None, replicates: int = 6
-) -> Path:
+def keep(folder: Path, title: str = "A study") -> Path:
     """Put a series of two workloads and a probe on disk, as `heapfit study run` does."""
     names = ["first", "second", "probe"]
     studies = [
-        make_study(cores=[1], replicates=replicates, title=title).model_copy(update={"name": name})
+        make_study(cores=[1], replicates=6, title=title).model_copy(update={"name": name})
         for name in names
     ]
     figure = FigureDefinition(
@@ -50,7 +45,7 @@ def keep(
         allocators=[allocator.name for allocator in studies[0].allocators],
         baseline="glibc",
         subject="heapfit",
-        replicates=replicates,
+        replicates=6,
         metrics=["wall_s", "peak_rss_bytes"],
         figures=[figure],
     )
@@ -66,17 +61,13 @@ def keep(
     )
     save_series(series, folder)
     for study in studies:
-        report_data.keep(folder / study.name, study, make_trials(study, faults))
+        report_data.keep(folder / study.name, study, make_trials(study))
     return folder
 
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [
-        (0.9, 0.97, "met"),
-        (1.01, 1.2, "missed"),
-        (None, None, "cannot be told"),
-    ],
+    [(0.9, 0.97, "met"), (1.01, 1.2, "missed"), (None, None, "cannot be told")],
 )
 def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
     tmp_path: Path, low: float | None, high: float | None, said: str

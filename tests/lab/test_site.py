@@ -78,9 +78,6 @@ def pages(site: Path) -> dict[Path, Html]:
     }
 
 
-# ------------------------------------------------------------ what is built
-
-
 def test_every_link_of_the_site_leads_somewhere(site: Path, pages: dict[Path, Html]) -> None:
     dead = []
     for path, page in pages.items():

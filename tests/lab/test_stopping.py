@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,17 +25,11 @@ from heapfit.study import execute as execute_study
 from heapfit.study.stopping import LOOKS
 from report_data import START
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "stopping_errors.py"
 TWO = [system_allocator("a"), system_allocator("b", B="1")]
 MIB = 2**20
 
 # Gives the wall time of a planned trial.
 Wall = Callable[[PlannedTrial], float]
-
-
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    return load_benchmark(BENCHMARK)
 
 
 @pytest.fixture
@@ -96,9 +90,6 @@ def until(precision: float | None = None, max_time_s: float | None = None) -> St
 
 def blocks_in(folder: Path) -> int:
     return len({trial.planned.block for trial in load(folder)[1] if not trial.planned.warmup})
-
-
-# ------------------------------------------------------------------ precision
 
 
 def test_a_program_that_scatters_runs_until_the_next_look_finds_enough(
@@ -189,9 +180,6 @@ def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
     assert {each.method for each in after} == {STOPPED_METHOD}
 
 
-# ------------------------------------------------------------------ time
-
-
 def test_whole_blocks_run_while_there_is_time(clock: Clock, tmp_path: Path) -> None:
     progress = Interrupting()
     execute(until(max_time_s=21.5), tmp_path, progress)
@@ -220,9 +208,6 @@ def test_a_study_has_a_number_of_replicates_or_a_rule() -> None:
         study_of(workload("true"), TWO, replicates=None, rule=rule, primary_metric="major_faults")
 
 
-# ------------------------------------------------------------------ looks
-
-
 def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_path: Path) -> None:
     clock.wall = scattered(0.05)
     execute_study(study_of(workload("true"), TWO, replicates=4), tmp_path)
@@ -237,11 +222,9 @@ def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_p
     assert "up to 10 % of such studies show one, not 5 %" in said
 
 
-# ------------------------------------------------------------------ the simulation in small
-
-
-def test_the_promises_are_kept_wherever_a_study_ends(benchmark: ModuleType) -> None:
+def test_the_promises_are_kept_wherever_a_study_ends() -> None:
     """The bounds are wider by three standard errors of the worst of some thirty precisions."""
+    benchmark = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "stopping_errors.py")
     for scatter, treatments in (("normal", 2), ("spreads from one to five times", 3)):
         line = benchmark.count(scatter, treatments, 1500, seed=2)
         margin = 3.5 * (0.05 * 0.95 / 1500) ** 0.5

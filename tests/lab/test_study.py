@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,23 +13,14 @@ from pathlib import Path
 import pytest
 from engine_helpers import (
     allowed_cores,
-    is_running,
     start_the_clock_late,
     study_of,
     system_allocator,
-    wait_for,
-    wait_until_gone,
     workload,
 )
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
-from heapfit.records import (
-    PlannedTrial,
-    Study,
-    Trial,
-    TrialStatus,
-    WorkloadCheck,
-)
+from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
 from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal, Progress, execute, load, looks, note_look
@@ -55,9 +44,6 @@ class Recorder(Progress):
 
 def order_of(trials: list[Trial]) -> list[int]:
     return [trial.planned.index for trial in trials]
-
-
-# ---------------------------------------------------------------------------- plan
 
 
 def test_every_block_has_every_allocator_at_every_number_of_cores_once() -> None:
@@ -92,9 +78,6 @@ def test_nonsense_is_refused_before_anything_runs(
         study_of(workload("true"), **{"allocators": THREE, **fields})  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------------------- execute
-
-
 def test_a_study_runs_as_planned(tmp_path: Path) -> None:
     study = study_of(workload("echo", "x"), THREE, replicates=2)
     recorder = Recorder()
@@ -106,9 +89,6 @@ def test_a_study_runs_as_planned(tmp_path: Path) -> None:
     assert recorder.events[:2] == [("started", 0), ("finished", 0)]
     assert len(recorder.events) == 2 * len(study.plan)
     assert not (tmp_path / "out" / "scratch").exists()
-
-
-# ------------------------------------------------------------------ stop and resume
 
 
 @pytest.mark.full
@@ -136,60 +116,10 @@ def test_a_treatment_that_never_ends_is_left_out_after_two_time_outs(
     assert Counter(trial.planned.allocator for trial in load(tmp_path)[1])["b"] == 2
 
 
-@pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.full
-def test_a_study_that_was_stopped_in_a_trial_goes_on_with_that_trial(
-    tmp_path: Path, blow: signal.Signals
-) -> None:
-    folder, gate, pids = tmp_path / "out", tmp_path / "gate", tmp_path / "pids"
-    # The fourth run of the program hangs, once.
-    script = (
-        f"echo $$ >> {pids}; "
-        f"if [ $(wc -l < {pids}) = 4 ] && [ ! -e {gate} ]; then touch {gate}; sleep 600; fi"
-    )
-    study = study_of(workload("sh", "-c", script), THREE, replicates=1)
-    lab = start_lab(study, folder)
-    wait_for(gate.exists)
-    hanging = int(pids.read_text().split()[-1])
-    assert is_running(hanging)
-    lab.send_signal(blow)
-    lab.wait(60)
-    assert lab.returncode != 0
-    assert wait_until_gone([hanging]) == []
-    assert order_of(load(folder)[1]) == [0, 1, 2]
-
-    execute(study, folder)
-    assert order_of(load(folder)[1]) == list(range(6))
-    assert not (folder / "scratch").exists()
-
-
 def test_only_one_process_runs_a_study(tmp_path: Path) -> None:
-    study = study_of(workload("sleep", "600"), THREE)
-    lab = start_lab(study, tmp_path)
-    try:
-        wait_for((tmp_path / "scratch").exists)
-        with pytest.raises(HeapfitError, match="another heapfit"):
-            execute(study, tmp_path)
-    finally:
-        lab.kill()
-        lab.wait()
-
-
-def start_lab(study: Study, folder: Path) -> subprocess.Popen[bytes]:
-    """Execute a study in a process of its own, which a test may kill."""
-    code = (
-        "import sys; from pathlib import Path\n"
-        "from heapfit.records import Study; from heapfit.study import execute\n"
-        "execute(Study.model_validate_json(sys.argv[1]), Path(sys.argv[2]))\n"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, study.model_dump_json(), str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.DEVNULL,
-    )
-
-
-# -------------------------------------------------------------------- same study?
+    study = study_of(workload("true"), THREE)
+    with Journal(tmp_path, study), pytest.raises(HeapfitError, match="another heapfit"):
+        execute(study, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -228,9 +158,6 @@ def test_a_study_is_gone_on_with_where_its_paths_lead(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=rf"by: cd '{elsewhere}' && {command}\)"):
         execute(study_of(workload("true"), THREE, seed=7), folder)
-
-
-# ------------------------------------------------------------------ a bad day's disk
 
 
 def finished_study(folder: Path) -> tuple[Study, bytes]:
@@ -305,9 +232,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
-def test_two_studies_at_a_time_take_different_processors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_two_studies_at_a_time_take_different_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the second one says that it shares them."""
     monkeypatch.delenv(cores.SHARE_VARIABLE)
     allowed = cores.allowed_cpus()

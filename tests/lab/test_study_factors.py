@@ -9,14 +9,7 @@ from typing import Any
 import pytest
 from engine_helpers import PYTHON, study_of, system_allocator, workload
 from heapfit.errors import UsageError
-from heapfit.records import (
-    Factor,
-    InstalledAllocator,
-    Study,
-    TrialStatus,
-    Workload,
-    WorkloadMetric,
-)
+from heapfit.records import Factor, InstalledAllocator, Study, TrialStatus, Workload, WorkloadMetric
 from heapfit.study import execute, load
 
 pytestmark = pytest.mark.full
@@ -27,11 +20,7 @@ PARAMETERS = {"threads": "1", "size": "64k"}
 
 
 def printing(*words: str, **fields: Any) -> Workload:
-    """A program that prints its arguments."""
     return workload("echo", *words, **{"parameters": PARAMETERS, **fields})
-
-
-# -------------------------------------------------------------------- the program
 
 
 def finished(study: Study, folder: Path) -> Study:
@@ -84,9 +73,6 @@ def test_options_are_not_for_other_allocators(tmp_path: Path, library: Path) -> 
     seen = (tmp_path / "seen").read_text().splitlines()
     assert seen.count("") == 4
     assert set(seen) == {"", "decay_ms:1", "decay_ms:100"}
-
-
-# ------------------------------------------------------------------ what is refused
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
-from heapfit.errors import HeapfitError, UsageError
+from heapfit.errors import HeapfitError
 from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import MALLOC, Event, Writer
 from heapfit.trace.schema import FILES
@@ -66,9 +66,6 @@ def test_the_summary_says_what_the_trace_is(
     assert written == {**summary.plain, "modules": MODULES, "changed": []}
 
 
-# --------------------------------------------------------------------------------- bad input
-
-
 def test_a_recording_that_was_cut_short_is_converted_as_far_as_it_goes(
     trace: Path, answers: Answers, tmp_path: Path
 ) -> None:
@@ -105,16 +102,6 @@ def test_what_is_no_trace_is_refused_and_nothing_is_written(content: bytes, tmp_
     with pytest.raises(HeapfitError, match=r"cannot read .*file: "):
         convert(file, tmp_path / "tables")
     assert list(tmp_path.iterdir()) == [file]
-
-
-def test_a_folder_of_something_else_is_not_replaced(trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "precious").write_text("work of years")
-    with pytest.raises(UsageError, match="holds no tables"):
-        convert(trace, tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
-
-
-# ------------------------------------------------------------------------------ the native part
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_file(tmp_path: Path) -> None:

@@ -60,9 +60,6 @@ def names(trace: Path) -> list[str]:
     return [thread.name for thread in inspect(trace)[1]]
 
 
-# ------------------------------------------------------------------------------------------ cut
-
-
 def test_a_part_in_the_middle_begins_with_the_blocks_that_live_there(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:
@@ -109,9 +106,6 @@ def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
     with pytest.raises(UsageError, match="is the trace itself"):
         cut(trace, trace, Part(to_event=10))
     assert trace.read_bytes() == before
-
-
-# ---------------------------------------------------------------------------------------- merge
 
 
 def test_parts_of_a_process_become_what_they_were(
@@ -164,18 +158,11 @@ def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path:
         merge([trace, other], tmp_path / "all.hft")
 
 
-# ------------------------------------------------------------------------------------ anonymise
-
-
 @pytest.fixture(scope="module")
 def anonymous(trace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("anonymous") / "anonymous.hft"
     anonymise(trace, made)
     return made
-
-
-def test_a_new_trace_is_for_its_owner_alone(anonymous: Path) -> None:
-    assert anonymous.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_anonymous_trace_still_tells_that_it_ended_before_its_program(tmp_path: Path) -> None:
@@ -186,7 +173,8 @@ def test_an_anonymous_trace_still_tells_that_it_ended_before_its_program(tmp_pat
         assert bool(ended_early(inspect(made)[0].end)) is is_early
 
 
-def test_nothing_of_the_program_is_left(anonymous: Path) -> None:
+def test_nothing_of_the_program_is_left_in_a_file_for_its_owner_alone(anonymous: Path) -> None:
+    assert anonymous.stat().st_mode & 0o777 == 0o600
     with Reader(anonymous) as reader:
         list(reader.events(1 << 12))
         told: Any = (reader.info, reader.end, reader.modules, reader.threads)
@@ -210,9 +198,6 @@ def test_the_use_of_the_heap_is_the_same(anonymous: Path, program: Program) -> N
         assert [caller for caller, _, _ in reader.sites().tolist()] == [
             caller for caller, _ in program.sites
         ]
-
-
-# ----------------------------------------------------------------------------------- bad input
 
 
 @pytest.mark.parametrize("seed", range(4))

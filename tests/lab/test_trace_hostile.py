@@ -88,12 +88,7 @@ def events_of_nothing(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("profile",),
-        ("trace", "anonymise"),
-        ("replay", "--allocators", "glibc"),
-    ],
+    "command", [("profile",), ("trace", "anonymise"), ("replay", "--allocators", "glibc")]
 )
 def test_what_unpacks_to_far_more_than_its_size_is_refused_in_a_line(
     run_heapfit: Heapfit, tmp_path: Path, command: tuple[str, ...]

@@ -15,6 +15,8 @@ from engine_helpers import (
     PYTHON,
     Looks,
     allowed_cores,
+    compiled,
+    jemalloc,
     read_pids,
     run_once,
     start_the_clock_late,
@@ -22,7 +24,7 @@ from engine_helpers import (
     wait_until_gone,
     workload,
 )
-from heapfit.records import InstalledAllocator, TrialStatus, WorkloadCheck, WorkloadMetric
+from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
 from heapfit.trial.resources import Memory
 
 MIB = 1 << 20
@@ -40,13 +42,6 @@ if os.fork() == 0:
     note(); time.sleep(600)
 note(); time.sleep(600)
 """
-
-
-def jemalloc() -> InstalledAllocator:
-    return system_allocator("jemalloc", next(Path("/usr/lib").glob("*/libjemalloc.so.2")))
-
-
-# ------------------------------------------------------------------------ figures
 
 
 @pytest.mark.full
@@ -82,9 +77,6 @@ for worker in range(4): os.wait()
     assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
 
 
-# ------------------------------------------------------------ the program's world
-
-
 def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:
     show = "import os; print(*sorted(os.sched_getaffinity(0)))"
     for cores in range(1, allowed_cores() + 1):
@@ -101,11 +93,7 @@ def test_allocator_reaches_the_program_and_not_its_neighbours(tmp_path: Path) ->
         " print('jemalloc' in open('/proc/self/maps').read())"
     )
     check = WorkloadCheck(must_match=rf"^{library}\nTrue$")
-    trial = run_once(
-        workload(*PYTHON, show, check=check),
-        tmp_path,
-        allocator=jemalloc(),
-    )
+    trial = run_once(workload(*PYTHON, show, check=check), tmp_path, allocator=jemalloc())
     assert trial.status is TrialStatus.OK, trial.reason
     assert "jemalloc" not in Path("/proc/self/maps").read_text()
 
@@ -131,9 +119,6 @@ def test_standard_input_is_the_file_or_nothing(tmp_path: Path) -> None:
     fed = workload("cat", stdin="{here}/input.txt", here=tmp_path)
     assert run_once(fed, tmp_path / "w").output_sha256 == _digest_of(text.read_bytes())
     assert run_once(workload("cat"), tmp_path / "w").output_sha256 == _digest_of(b"")
-
-
-# ----------------------------------------------------------------- output, metrics
 
 
 def test_own_metrics_are_read_from_the_output(tmp_path: Path) -> None:
@@ -189,9 +174,6 @@ def test_other_output_or_files_than_the_reference_are_a_mismatch(
     assert other.metrics == {}
 
 
-# ------------------------------------------------------------------------ failures
-
-
 def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> None:
     trial = run_once(workload("sh", "-c", "echo broken >&2; exit 3"), tmp_path)
     assert trial.status is TrialStatus.FAILED
@@ -236,12 +218,6 @@ void free(void *block) { (void)block; }
 """
 
 
-def _compiled(program: Path, code: str, *flags: str) -> Path:
-    command = ["cc", "-O1", "-fno-builtin", *flags, "-xc", "-", "-o", program]
-    subprocess.run(command, input=code, text=True, check=True)
-    return program
-
-
 @pytest.mark.parametrize("warmup", [True, False])
 @pytest.mark.parametrize(
     ("code", "flags", "wrapper", "reason"),
@@ -256,7 +232,7 @@ def _compiled(program: Path, code: str, *flags: str) -> Path:
 def test_a_trial_counts_when_the_allocator_serves_the_process_that_does_the_work(
     tmp_path: Path, code: str, flags: list[str], wrapper: str, reason: str, *, warmup: bool
 ) -> None:
-    program = _compiled(tmp_path / "busy", code, *flags)
+    program = compiled(tmp_path / "busy", code, "-fno-builtin", *flags)
     trial = run_once(
         workload("sh", "-c", wrapper.format(program)),
         tmp_path / "w",
@@ -285,10 +261,8 @@ def test_a_statically_linked_program_is_not_measured_under_a_false_name(
     tmp_path: Path, seconds: int
 ) -> None:
     """Nor one that ends before anybody has looked into it."""
-    source = tmp_path / "static.c"
-    source.write_text(f"#include <unistd.h>\nint main(void) {{ sleep({seconds}); return 0; }}\n")
-    program = tmp_path / "static"
-    subprocess.run(["cc", "-static", str(source), "-o", str(program)], check=True)
+    code = f"#include <unistd.h>\nint main(void) {{ sleep({seconds}); return 0; }}\n"
+    program = compiled(tmp_path / "static", code, "-static")
     trial = run_once(workload(str(program)), tmp_path / "w", allocator=jemalloc())
     assert trial.status is TrialStatus.FAILED
     assert "statically" in trial.reason

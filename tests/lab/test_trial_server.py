@@ -7,21 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_helpers import (
-    PYTHON,
-    allowed_cores,
-    run_once,
-    study_of,
-    system_allocator,
-    workload,
-)
+from engine_helpers import PYTHON, allowed_cores, jemalloc, run_once, study_of, workload
 from heapfit.errors import HeapfitError
-from heapfit.records import (
-    TrialStatus,
-    Workload,
-    WorkloadCheck,
-    WorkloadServer,
-)
+from heapfit.records import TrialStatus, Workload, WorkloadCheck, WorkloadServer
 from heapfit.study import execute
 
 REDIS = [
@@ -43,13 +31,12 @@ def redis(*client: str, **fields: Any) -> Workload:
 
 
 def test_only_the_server_has_the_allocator(tmp_path: Path) -> None:
-    library = next(Path("/usr/lib").glob("*/libjemalloc.so.2"))
     show = (
         'echo "client=$LD_PRELOAD"; pid=$(redis-cli -p {port} info server |'
         " sed -n 's/process_id:\\([0-9]*\\).*/\\1/p'); grep -c jemalloc /proc/$pid/maps"
     )
     work = redis("sh", "-c", show, check=WorkloadCheck(must_match=r"^client=\n[1-9]"))
-    trial = run_once(work, tmp_path, allocator=system_allocator("jemalloc", library))
+    trial = run_once(work, tmp_path, allocator=jemalloc())
     assert trial.status is TrialStatus.OK, trial.reason
 
 

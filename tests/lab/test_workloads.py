@@ -56,14 +56,7 @@ def test_runs_under_the_library_as_under_glibc(workload: Workload, tmp_path: Pat
     check_installed(workload)
     data = workload_data(workload)
 
-    study = plan(
-        workload,
-        allocators(),
-        baseline="glibc",
-        cores=[1],
-        replicates=1,
-        warmups=0,
-    )
+    study = plan(workload, allocators(), baseline="glibc", cores=[1], replicates=1, warmups=0)
     by_name = {planned.allocator: planned for planned in study.plan}
     reference = run_trial(study, by_name["glibc"], tmp_path, None, data)
     assert reference.status is TrialStatus.OK, f"{reference.reason}\n{reference.stderr_tail}"

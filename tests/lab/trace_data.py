@@ -72,7 +72,6 @@ class Program:
     _next: int = HEAP
 
     def thread(self, name: str) -> int:
-        """Begin a thread; return its number."""
         self.names.append(name)
         return len(self.names) - 1
 
@@ -84,7 +83,6 @@ class Program:
     def malloc(
         self, thread: int, size: int, site: int = 0, kind: int = MALLOC, alignment: int = 0
     ) -> int:
-        """Allocate; return the address."""
         address = self._take(size, 1 << alignment)
         usable = self._rooms[address]
         self._note(
@@ -99,7 +97,7 @@ class Program:
             self._free[room].append(address)
         self._note(thread, kind, address=address)
 
-    def realloc(self, thread: int, old: int, size: int, site: int = 0, lasted_ns: int = 15) -> int:
+    def realloc(self, thread: int, old: int, size: int, site: int) -> int:
         """Move a block into another size; in place where its room is enough. Return the address."""
         room = self._rooms.get(old, 0)
         if size <= room:
@@ -109,34 +107,23 @@ class Program:
             self._rooms.pop(old, None)
             self._free[room].append(old)
         usable = self._rooms[address]
-        self._note(
-            thread,
-            REALLOC,
-            address=address,
-            old=old,
-            size=size,
-            usable=usable,
-            site=site,
-            lasted_ns=lasted_ns,
-        )
+        what = {"address": address, "old": old, "size": size, "usable": usable, "site": site}
+        self._note(thread, REALLOC, **what, lasted_ns=15)
         return address
 
-    def fail(self, thread: int, size: int, kind: int = MALLOC) -> None:
-        """Ask for more than there is."""
-        self._note(thread, kind, size=size)
+    def fail(self, thread: int, size: int) -> None:
+        self._note(thread, MALLOC, size=size)
 
     def wait(self, ns: int) -> None:
-        """Let time go by."""
         self.ns += ns
 
-    def mark(self, resident: int = 0) -> None:
-        """Note how much memory is resident: as given, or what the allocator took so far."""
-        grown = resident or self._next - HEAP + 64 * PAGE
+    def mark(self) -> None:
+        """Note how much memory is resident: what the allocator took so far."""
+        grown = self._next - HEAP + 64 * PAGE
         self.ns += _CALL_NS
         self.marks.append(Mark(self.ns, grown, grown - 16 * PAGE))
 
     def write(self, path: Path, end: dict[str, Any] | None = None) -> Path:
-        """Write the trace; return its path."""
         with native.Writer(path, self.info) as writer:
             for index, name in enumerate(self.names):
                 writer.thread(index, self.info["pid"] + index, name)
@@ -181,7 +168,6 @@ class Answers:
     """What must be found in a list of events."""
 
     def __init__(self, calls: Sequence[tuple[int, Event]]) -> None:
-        """Work through the events once, in their order."""
         self.dead: list[Block] = []  # in order of death
         self.live: dict[int, Block] = {}  # by address, in order of birth
         self.sites: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -199,7 +185,6 @@ class Answers:
 
     @property
     def totals(self) -> Totals:
-        """What the library must count."""
         ends = {"end_bytes": self._live_bytes, "end_objects": len(self.live)}
         return Totals(**{**self._counts, **ends})
 
@@ -398,7 +383,6 @@ class _Service:
             self.program.free(worker, victim, DELETE)
 
     def log(self) -> None:
-        """Free the lines that were handed over."""
         for address in self.lines:
             self.program.free(self.logger, address)
         self.lines.clear()

@@ -22,7 +22,6 @@ import importlib
 import json
 import os
 import runpy
-import selectors
 import signal
 import socket
 import subprocess
@@ -60,7 +59,6 @@ class WarmStart:
         self,
         arguments: Sequence[str],
         *,
-        stdin: str | None,
         environment: Mapping[str, str],
         folder: Path | None,
         timeout_s: float,
@@ -68,9 +66,7 @@ class WarmStart:
         """Run `heapfit` with `arguments`; raises TimeoutExpired as subprocess.run does."""
         request = json.dumps([arguments, dict(environment), str(folder or Path.cwd())]).encode()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with tempfile.TemporaryFile() as put, _output() as out, _output() as err, ours:
-            put.write((stdin or "").encode())
-            put.seek(0)
+        with open(os.devnull, "rb") as put, _output() as out, _output() as err, ours:
             files = [put.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
             with theirs, self._sending:
                 socket.send_fds(self._socket, [request], files)
@@ -97,48 +93,29 @@ def _output() -> tempfile._TemporaryFileWrapper[str]:
 def _serve(requests: socket.socket) -> Sequence[str]:
     """Fork for each request until nobody is left to make one.
 
-    Returns in the fork alone, with the arguments of its command.
+    Returns in a command's process alone, with its arguments. Another one waits for its end.
     """
-    woken, wake = os.pipe()
-    os.set_blocking(wake, False)
-    os.set_blocking(woken, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake)
-    answers: dict[int, socket.socket] = {}
-    with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
-        selector.register(woken, selectors.EVENT_READ)
-        while True:
-            for ready, _ in selector.select():
-                if ready.fileobj is requests:
-                    message, files, _, _ = socket.recv_fds(
-                        *(requests, _LARGEST_MESSAGE, _STANDARD_FILES + 1),
-                        flags=socket.MSG_CMSG_CLOEXEC,
-                    )
-                    if not message:
-                        sys.exit()
-                    answer = socket.socket(fileno=files.pop())
-                    process = os.fork()
-                    if process == 0:
-                        signal.set_wakeup_fd(-1)
-                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                        return _become(json.loads(message), files)
-                    answer.send(str(process).encode())
-                    answers[process] = answer
-                    for file in files:
-                        os.close(file)
-                else:
-                    os.read(woken, _LARGEST_MESSAGE)
-                    _tell_what_ended(answers)
-
-
-def _tell_what_ended(answers: dict[int, socket.socket]) -> None:
-    for process in list(answers):
-        ended, status = os.waitpid(process, os.WNOHANG)
-        if ended:
-            # One that took too long, and was killed, is not waited for any more.
-            with answers.pop(process) as answer, contextlib.suppress(BrokenPipeError):
-                answer.send(str(os.waitstatus_to_exitcode(status)).encode())
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits is not waited for
+    size, count = _LARGEST_MESSAGE, _STANDARD_FILES + 1
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, size, count, flags=socket.MSG_CMSG_CLOEXEC)
+        if not message:
+            sys.exit()
+        if os.fork() == 0:
+            break
+        for file in files:
+            os.close(file)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    answer = socket.socket(fileno=files.pop())
+    process = os.fork()
+    if process == 0:
+        return _become(json.loads(message), files)
+    answer.send(str(process).encode())
+    _, status = os.waitpid(process, 0)
+    # One that took too long, and was killed, is not waited for any more.
+    with contextlib.suppress(BrokenPipeError):
+        answer.send(str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
 
 
 def _become(request: tuple[list[str], dict[str, str], str], files: Sequence[int]) -> Sequence[str]:

@@ -1,12 +1,11 @@
-"""A headless Chromium for tests: open a file, look at it, and know every line and request it made.
+"""A headless Chromium for the pictures of the documentation: open a file, and look at it.
 
 Talks the DevTools protocol over Chromium's own pipe (`--remote-debugging-pipe`): no port to race
 for, no driver to match, no package beside Debian's `chromium`. Everything has a deadline.
 
     with Browser() as browser:
-        page = browser.open(Path("report.html"))
+        page = browser.open(Path("report.html"), width=1100)
         page.wait_until("document.documentElement.dataset.figures === 'drawn'")
-        assert page.errors == []
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 INSTALL_HINT = (
-    "this test opens the page in a real browser and there is none; "
+    "pictures are taken of pages in a real browser and there is none; "
     "install it: apt-get install chromium"
 )
 # Generous: two busy cores start Chromium in a few seconds.
@@ -36,7 +35,7 @@ _POLL_S = 0.05
 _SWITCHES = [
     "--headless",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # tests run as root in containers; the page is one we wrote
+    "--no-sandbox",  # root in a container has none; the page is one we wrote
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--no-first-run",
@@ -51,21 +50,20 @@ _SWITCHES = [
 
 
 class BrowserError(Exception):
-    """The browser did not do what a test asked, with what it said instead."""
+    """The browser did not do what was asked, with what it said instead."""
 
 
 class Page:
-    """One tab. Records console messages, errors and network requests from before its first byte."""
+    """One tab. Records what the console says of errors from before its first byte."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
         self.errors: list[str] = []
-        self.requests: list[str] = []
 
     def listen(self) -> None:
         """Have Chromium report what the page says and does."""
-        for domain in ("Page", "Runtime", "Log", "Network"):
+        for domain in ("Page", "Runtime", "Log"):
             self.command(f"{domain}.enable")
 
     def command(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -95,10 +93,8 @@ class Page:
             time.sleep(_POLL_S)
 
     def note(self, method: str, event: dict[str, Any]) -> None:
-        """Remember what an event says, where it is an error or a request."""
-        if method == "Network.requestWillBeSent":
-            self.requests.append(event["request"]["url"])
-        elif method == "Runtime.exceptionThrown":
+        """Remember what an event says, where it is an error."""
+        if method == "Runtime.exceptionThrown":
             self.errors.append(_exception_text(event["exceptionDetails"]))
         elif method == "Log.entryAdded" and event["entry"]["level"] in ("error", "warning"):
             self.errors.append(event["entry"]["text"])
@@ -154,13 +150,15 @@ class Browser:
     ) -> None:
         self.close()
 
-    def open(self, path: Path) -> Page:
-        """Open a file in a new tab and return it once loaded."""
+    def open(self, path: Path, width: int) -> Page:
+        """Open a file in a new tab of the given width and return it once loaded."""
         target = self.command("Target.createTarget", {"url": "about:blank"})["targetId"]
         attach = {"targetId": target, "flatten": True}
         session = self.command("Target.attachToTarget", attach)["sessionId"]
         page = self._pages[session] = Page(self, session)
         page.listen()
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        page.command("Emulation.setDeviceMetricsOverride", **size)
         page.goto(path.resolve().as_uri())
         return page
 
