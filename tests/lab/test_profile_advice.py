@@ -213,7 +213,10 @@ def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
     assert "for each block" not in " ".join(unsaid["realloc"].sentences)
     assert "Interleaved" in said["sites"].table.columns
     assert "Interleaved" not in unsaid["sites"].table.columns
-    for name in ("bursts", "realloc", "sites"):
+    assert "Short-lived" in {each.label for each in full.facts}
+    assert "Short-lived" not in {each.label for each in sample.facts}
+    assert not any("meanwhile" in each for each in unsaid["lifetimes"].table.columns)
+    for name in ("lifetimes", "bursts", "realloc", "sites"):
         assert unsaid[name].advice.sentence.startswith("A sample does not tell ")
         assert not unsaid[name].advice.act
     in_bursts = profile_of(tmp_path / "b", program(requests(number=40, objects=500, kept=2)))

@@ -207,12 +207,16 @@ def _facts(profile: Profile) -> list[Fact]:
         Fact(
             "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
         ),
-        Fact(
-            "Short-lived",
-            _share(profile.lifetimes.young_share),
-            f"freed before another {size(YOUNG_BYTES)} was allocated",
-        ),
+        *([] if sampled(profile.recordings) else [_short_lived(profile)]),
     ]
+
+
+def _short_lived(profile: Profile) -> Fact:
+    return Fact(
+        "Short-lived",
+        _share(profile.lifetimes.young_share),
+        f"freed before another {size(YOUNG_BYTES)} was allocated",
+    )
 
 
 def _about(profile: Profile) -> str:
@@ -350,10 +354,10 @@ def _lifetimes(profile: Profile) -> list[str]:
         else (f"Half of the blocks live no longer than {span(every.ns.p50)}")
     )
     most = "" if every.ns.p90 is None else f", 9 of 10 no longer than {span(every.ns.p90)}"
-    return [
-        f"{half}{most}; {percent(every.living.objects, every.amount.objects)} live at the end.",
-        f"{_share(young)} are freed before another {size(YOUNG_BYTES)} is allocated.",
-    ]
+    said = f"{half}{most}; {percent(every.living.objects, every.amount.objects)} live at the end."
+    if sampled(profile.recordings):
+        return [said]
+    return [said, f"{_share(young)} are freed before another {size(YOUNG_BYTES)} is allocated."]
 
 
 def _bursts(profile: Profile) -> list[str]:
@@ -571,6 +575,11 @@ def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:
 
 # In place of these: of blocks that follow each other a sample has one here and there.
 _OF_A_SAMPLE = {
+    "lifetimes": replace(
+        _SHAPES["lifetimes"],
+        advice=_told_by_a_full_recording("how much is allocated while a block lives"),
+        table=tables.sampled_lifetimes,
+    ),
     "bursts": _Shape(
         "Bursts",
         lambda _: [

@@ -121,18 +121,30 @@ def rounding(profile: Profile) -> Table | None:
     return _table(profile.waste.allocators, columns)
 
 
+_LIFETIMES: _Columns[model.LifetimeRow] = {
+    "Size": lambda row: Cell(size_range(row.size), row.size),
+    "Blocks": lambda row: _objects(row.amount),
+    "Half die within": lambda row: _outlived(row.ns.p50, span),
+    "9 of 10 within": lambda row: _outlived(row.ns.p90, span),
+    "Half, allocated meanwhile": lambda row: _outlived(
+        row.bytes.p50, lambda value: size(math.ceil(value))
+    ),
+    "Live at the end": lambda row: _share(row.living.objects / row.amount.objects),
+}
+
+
 def lifetimes(profile: Profile) -> Table | None:
     """How long blocks of each size live: in time, and in bytes that are allocated meanwhile."""
-    columns: _Columns[model.LifetimeRow] = {
-        "Size": lambda row: Cell(size_range(row.size), row.size),
-        "Blocks": lambda row: _objects(row.amount),
-        "Half die within": lambda row: _outlived(row.ns.p50, span),
-        "9 of 10 within": lambda row: _outlived(row.ns.p90, span),
-        "Half, allocated meanwhile": lambda row: _outlived(
-            row.bytes.p50, lambda value: size(math.ceil(value))
-        ),
-        "Live at the end": lambda row: _share(row.living.objects / row.amount.objects),
-    }
+    return _lifetimes(profile, _LIFETIMES)
+
+
+def sampled_lifetimes(profile: Profile) -> Table | None:
+    """The same of a sample, which does not tell what is allocated meanwhile."""
+    told = {name: cell for name, cell in _LIFETIMES.items() if "meanwhile" not in name}
+    return _lifetimes(profile, told)
+
+
+def _lifetimes(profile: Profile, columns: _Columns[model.LifetimeRow]) -> Table | None:
     return _table([row for row in profile.lifetimes.rows if row.amount.objects], columns)
 
 

@@ -3,6 +3,9 @@
 What lives at the end has not been seen to die. It counts as living until then and no further, by
 the product-limit estimate (Kaplan and Meier, 1958): leaving it out would make a program that keeps
 things look like one that does not.
+
+A sample does not tell how much was allocated meanwhile: what it notes advances that clock by as
+much as a whole noted block stands for, and most blocks live between two of those.
 """
 
 from __future__ import annotations
@@ -39,6 +42,9 @@ def _bytes_at_end(trace: Trace) -> int:
 def finish(tally: Tally) -> Lifetimes:
     """Return lifetimes by size, and of all."""
     by_time, by_bytes = (tally.sums[f"life_{clock}"] for clock in _CLOCKS)
+    is_sample = any(each.recording.sample for each in tally.recordings)
+    if is_sample:
+        by_bytes = {}
     sizes = sorted({size for size, _, _ in by_time})
     whole = add_up(by_time.values(), ADDENDS)
     young = [
@@ -51,7 +57,7 @@ def finish(tally: Tally) -> Lifetimes:
         by_time=_cells(by_time),
         by_bytes=_cells(by_bytes),
         all=_row(sizes[-1] if sizes else 0, by_time, by_bytes),
-        young_share=share(add_up(young, ADDENDS)[0], whole[0]),
+        young_share=None if is_sample else share(add_up(young, ADDENDS)[0], whole[0]),
     )
 
 
