@@ -1,18 +1,20 @@
 # heapfit_test(<name> [LINK static|shared|objects|layers|checked|pool_...|hardened_...] [LABEL <label>] [SANITIZED]
-#   [FULL [TIMEOUT <seconds>]] [ALONE] <source>...)
+#   [FULL [TIMEOUT <seconds>]] [ALONE] <source>... [WRAP <function>...])
 #
 # Makes one GoogleTest program; CTest runs each of its tests in a process of its own, as
 # <name>.<Suite>.<Test>. LINK says what of heapfit the program gets:
 #   static   libheapfit.a (the default): its malloc is in the program, and only public names are seen
 #   shared   libheapfit.so
 #   objects  the objects before their internal names are hidden, for a test of one layer
-#   layers   the same without api/: nothing replaces the malloc of the test program itself
+#   layers   the same without api/: nothing replaces the malloc of the test program itself, which is compiled with
+#            HEAPFIT_TEST_LAYERS
 #   checked  all objects, with the checks of builds for debugging
 #   pool_static, pool_shared, pool_objects, pool_layers  the same of the library with pools
 #   hardened_static, hardened_shared, hardened_layers  the same of the library that is hardened
 #
 # LABEL core: the test is for the sanitizers and other processors too; of these, the gate has those that are SANITIZED. `single` is `core`, but not for ThreadSanitizer, which
 # finds little where one thread works at a time.
+# WRAP: the test defines __wrap_<function>, which is called in its place (the linker's --wrap).
 # FULL: the test is for the full run alone, and may take longer than others (TIMEOUT). ALONE: for the full run, and no other test runs meanwhile, because it changes
 # settings of the whole machine.
 #
@@ -89,11 +91,11 @@ if(HEAPFIT_GLIBC)
   add_library(heapfit_test_headers OBJECT "${PROJECT_SOURCE_DIR}/tests/headers.cpp")
   heapfit_test_compile(heapfit_test_headers)
   target_precompile_headers(heapfit_test_headers PRIVATE
-    <gtest/gtest.h> <algorithm> <array> <atomic> <cstring> <fstream> <map> <random> <set> <string> <thread> <vector>)
+    "${PROJECT_SOURCE_DIR}/tests/allocator/system.h")
 endif()
 
 function(heapfit_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;FULL;SANITIZED" "LINK;LABEL;TIMEOUT" "")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "ALONE;FULL;SANITIZED" "LINK;LABEL;TIMEOUT" "WRAP")
   set(libraries_static heapfit::heapfit_static)
   set(libraries_shared heapfit::heapfit)
   set(libraries_objects heapfit_platform heapfit_core heapfit_objects)
@@ -141,11 +143,15 @@ function(heapfit_test name)
   set_target_properties("test_${name}" PROPERTIES OUTPUT_NAME "${name}")
   target_link_libraries("test_${name}" PRIVATE ${libraries_${arg_LINK}})
   heapfit_test_compile("test_${name}")
+  if(arg_LINK MATCHES "layers$")
+    target_compile_definitions("test_${name}" PRIVATE HEAPFIT_TEST_LAYERS)
+  endif()
+  list(TRANSFORM arg_WRAP PREPEND "LINKER:--wrap=")
   # They are no headers of C, which in a build that counts lines each test has a file of.
   if(NOT HEAPFIT_COVERAGE AND NOT "${arg_UNPARSED_ARGUMENTS}" MATCHES "\\.c(;|$)")
     target_precompile_headers("test_${name}" REUSE_FROM heapfit_test_headers)
   endif()
-  target_link_options("test_${name}" PRIVATE ${HEAPFIT_INSTRUMENTATION})
+  target_link_options("test_${name}" PRIVATE ${HEAPFIT_INSTRUMENTATION} ${arg_WRAP})
   if(HEAPFIT_COVERAGE)
     target_sources("test_${name}" PRIVATE "${PROJECT_SOURCE_DIR}/tests/coverage_end.c")
     target_link_options("test_${name}" PRIVATE LINKER:--wrap=_exit LINKER:--wrap=abort)

@@ -2,10 +2,7 @@
 #ifndef HEAPFIT_TESTS_ACTOR_H
 #define HEAPFIT_TESTS_ACTOR_H
 
-#include <condition_variable>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include "system.h"
 
 class Actor
 {

@@ -1,29 +1,13 @@
 // The control channel: what other processes can ask of one, and what they cannot do to it.
 
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <map>
-#include <memory>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "heapfit/heapfit.h"
 #include "json_reader.h"
 #include "stress_seed.h"
+#include "system.h"
 
 namespace
 {
@@ -262,8 +246,6 @@ TEST_F(Control, TellsTheLedger)
     EXPECT_GT(resident["file"], 0);
 }
 
-// ---- clients that behave badly ------------------------------------------------------------------------------------
-
 TEST_F(Control, IsRefusedToOtherUsers)
 {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
@@ -280,8 +262,6 @@ TEST_F(Control, IsRefusedToOtherUsers)
     EXPECT_EQ(status, 0);
     EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
 }
-
-// ---- in the life of a process -------------------------------------------------------------------------------------
 
 TEST(ControlOff, IsTheDefault)
 {
@@ -352,8 +332,6 @@ TEST(ControlOfPrivilegedPrograms, IsOff)
     }
     EXPECT_EQ(system(("rm -r " + std::string(folder)).c_str()), 0);
 }
-
-// ---- while threads allocate ---------------------------------------------------------------------------------------
 
 TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
 {

@@ -2,12 +2,7 @@
 #include "context_subject.h"
 #include "heap_isolated.h"
 #include "sanitizer_faults.h"
-
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <thread>
+#include "system.h"
 
 namespace
 {
@@ -47,10 +42,6 @@ void read_from(const char *place)
     (void)*const_cast<const volatile char *>(hidden(place));
 }
 
-} // namespace
-
-// ---- option, figures -----------------------------------------------------------------------------------------------------
-
 TEST(GuardOption, IsOffAndMayBeSetAtAnyTime)
 {
     char value[32];
@@ -86,12 +77,8 @@ TEST(GuardFigures, WhatAllOfItMayTakeIsBounded)
     set_option("0");
 }
 
-// ---- contexts -----------------------------------------------------------------------------------------------------------------
-
 using namespace contexts;
 
-namespace
-{
 char *guarded_in(const Context &context, size_t size)
 {
     return guarded_by([&] { return hf_context_malloc(context.get(), size); });

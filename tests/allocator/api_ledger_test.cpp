@@ -1,20 +1,9 @@
 // The ledger: each cause of resident memory is planted, and found with its bytes; and all of it is what the kernel counts.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
-#include <string>
 #include <string_view>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <vector>
 
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 namespace
 {
@@ -181,8 +170,6 @@ class LedgerTest : public testing::Test
 
 } // namespace
 
-// ---- the heap ----------------------------------------------------------------------------------------------------------
-
 TEST_F(LedgerTest, LiveBlocksAndWhatTheyPin)
 {
     std::vector<char *> objects(4 * mib / block);
@@ -250,8 +237,6 @@ TEST_F(LedgerTest, ContextsGuardedObjectsAndTablesHaveTheirs)
     hf_context_destroy(context);
 }
 
-// ---- outside of it -------------------------------------------------------------------------------------------------------
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // whose own mappings would be among ours
 TEST_F(LedgerTest, MappingsOfTheProgramAreToldApart)
 {
@@ -288,8 +273,6 @@ TEST_F(LedgerTest, MappingsOfTheProgramAreToldApart)
     munmap(mapped, 2 * mib);
 }
 #endif
-
-// ---- all of it -----------------------------------------------------------------------------------------------------------
 
 TEST_F(LedgerTest, AllRowsAreWhatTheKernelCounts)
 {

@@ -1,22 +1,9 @@
 // The malloc family behaves as glibc documents it: malloc(3), posix_memalign(3), malloc_usable_size(3).
 
 #include <gnu/libc-version.h>
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <malloc.h>
-#include <pthread.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 extern "C" {
 void cfree(void *);
@@ -55,10 +42,6 @@ bool is_aligned(const void *pointer, size_t alignment)
     return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
-} // namespace
-
-// ---- malloc and free --------------------------------------------------------------------------------------------------
-
 TEST(Malloc, IsHeapfits)
 {
     Object object{malloc(1)};
@@ -87,8 +70,6 @@ TEST(Free, LeavesErrnoAlone)
     EXPECT_EQ(errno, E2BIG);
 }
 
-// ---- calloc --------------------------------------------------------------------------------------------------------------
-
 TEST(Calloc, NoticesThatTheProductOverflows)
 {
     errno = 0;
@@ -98,11 +79,6 @@ TEST(Calloc, NoticesThatTheProductOverflows)
     EXPECT_EQ(calloc(beyond_ptrdiff, 1), nullptr);
     EXPECT_EQ(errno, ENOMEM);
 }
-
-// ---- realloc ----------------------------------------------------------------------------------------------------------------
-
-namespace
-{
 
 void fill_with_numbers(void *object, size_t size)
 {
@@ -185,8 +161,6 @@ TEST(Reallocarray, NoticesThatTheProductOverflows)
     EXPECT_TRUE(has_numbers(object.get(), 100));
 }
 
-// ---- aligned ------------------------------------------------------------------------------------------------------------------
-
 TEST(PosixMemalign, ReturnsItsErrorsAndLeavesTheRestAlone)
 {
     int mark;
@@ -240,8 +214,6 @@ TEST(Valloc, AlignsToPages)
     EXPECT_EQ(errno, ENOMEM);
 }
 
-// ---- sizes, second names ----------------------------------------------------------------------------------------------------------
-
 TEST(SecondNames, AllocateAndFreeTheSameMemory)
 {
     void *by_posix = nullptr;
@@ -261,8 +233,6 @@ TEST(SecondNames, AllocateAndFreeTheSameMemory)
     __libc_cfree(malloc(10));
     cfree(malloc(10));
 }
-
-// ---- the names with hf_ --------------------------------------------------------------------------------------------------------------
 
 TEST(Heapfit, AllocatesUnderItsOwnNames)
 {

@@ -1,17 +1,7 @@
 // What the program does wrong is named in one line on stderr, and the program ends.
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <malloc.h>
-
-#include <new>
-#include <thread>
-#include <vector>
-
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 extern "C" void free_sized(void *, size_t);
 extern "C" void free_aligned_sized(void *, size_t, size_t);

@@ -1,13 +1,7 @@
 // A program that replaces the basic forms of operator new and delete only: the C++ standard has every other form end up in
 // them. Ours put a header before each object, so that one which passed them by would be noticed.
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-
-#include <new>
+#include "system.h"
 
 namespace
 {

@@ -1,16 +1,8 @@
 // C++ operator new and delete, in every form, and what they owe to new-handlers and exceptions. Built twice: linked with
 // the shared library, and with the static one.
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstdlib>
-#include <malloc.h>
-
-#include <new>
-#include <stdexcept>
-
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 namespace
 {
@@ -56,8 +48,6 @@ void throw_at_once()
     handler_calls++;
     throw std::bad_alloc();
 }
-
-} // namespace
 
 TEST(Operators, AllFormsOfNewGiveHeapfitsMemory)
 {
@@ -142,9 +132,6 @@ TEST(NewHandler, ThatThrowsMakesTheNothrowFormsGiveNull)
     EXPECT_EQ(handler_calls, 4);
 }
 
-namespace
-{
-
 void *ballast;
 
 void drop_ballast()
@@ -165,17 +152,12 @@ void drop_ballast()
     exit(object != nullptr && hf_is_ours(object) && handler_calls == 1 ? 0 : 1);
 }
 
-} // namespace
-
 TEST(NewHandler, ThatMakesRoomLetsNewSucceed)
 {
     testing::GTEST_FLAG(death_test_style) = "threadsafe"; // the program is started anew, with this option:
     setenv("HEAPFIT_OPTIONS", "reservation:64m", 1);
     EXPECT_EXIT(make_room_in_a_small_heap(), testing::ExitedWithCode(0), "^$");
 }
-
-namespace
-{
 
 struct ThrowsWhenConstructed {
     ThrowsWhenConstructed()

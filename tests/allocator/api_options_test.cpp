@@ -1,21 +1,9 @@
 // Options: what HEAPFIT_OPTIONS may hold, what is said about mistakes in it, and hf_option_set and hf_option_get.
 
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <cstring>
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <fstream>
 #include <iterator>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 namespace
 {
@@ -66,10 +54,6 @@ class Environment : public testing::Test
 
 constexpr const char *silence = "^$";
 
-} // namespace
-
-// ---- HEAPFIT_OPTIONS ---------------------------------------------------------------------------------------------------
-
 TEST_F(Environment, SetsSeveralOptions)
 {
     expect("decay_ms:7,remote_free_batch:8", "decay_ms", "7", silence);
@@ -113,9 +97,6 @@ TEST_F(Environment, SurvivesNonsenseOfAnyLength)
     expect(":::,:,::,%s%n%p:%s", "decay_ms", "500", "'%s%n%p'");
 }
 
-namespace
-{
-
 // As daemons do, and programs that then open what they work on.
 [[noreturn]] void exit_with_files_of_its_own(const char *path)
 {
@@ -140,8 +121,6 @@ TEST_F(Environment, WritesNoStatisticsIntoTheProgramsOwnFiles)
     EXPECT_EQ(written.find("process "), std::string::npos) << written;
     unlink(path);
 }
-
-// ---- hf_option_set, hf_option_get -----------------------------------------------------------------------------------------
 
 TEST(Options, CanBeSetAndReadBack)
 {

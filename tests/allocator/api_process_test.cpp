@@ -1,14 +1,6 @@
 // A program that is started by vfork, which makes the child the parent's thread for a while.
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {

@@ -1,26 +1,12 @@
 // Statistics: hf_stats_get and its kin, and glibc's mallinfo, malloc_info, malloc_stats, malloc_trim and mallopt.
 
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <climits>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <malloc.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <atomic>
 #include <regex>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include <sys/types.h>
 
 #include "heapfit/heapfit.h"
 #include "json_reader.h"
+#include "system.h"
 
 namespace
 {
@@ -33,10 +19,6 @@ hf_stats stats_now()
 }
 
 constexpr size_t mib = size_t{1} << 20;
-
-} // namespace
-
-// ---- hf_stats ------------------------------------------------------------------------------------------------------------
 
 TEST(Stats, CountLiveObjectsExactly)
 {
@@ -94,11 +76,6 @@ TEST(Stats, ServeOlderAndNewerCallers)
     EXPECT_EQ(hf_stats_get(nullptr, sizeof(hf_stats)), -1);
     EXPECT_EQ(errno, EINVAL);
 }
-
-// ---- JSON --------------------------------------------------------------------------------------------------------------------
-
-namespace
-{
 
 size_t member(const json::Value &object, const char *name)
 {
@@ -158,8 +135,6 @@ TEST(Json, AgreesWithTheFigures)
     free(large);
 }
 
-// ---- giving back ------------------------------------------------------------------------------------------------------------
-
 TEST(Trim, GivesFreeMemoryBack)
 {
     ASSERT_EQ(hf_option_set("decay_ms", "1000000"), 0);
@@ -173,8 +148,6 @@ TEST(Trim, GivesFreeMemoryBack)
     EXPECT_EQ(hf_trim(), 0u);
     ASSERT_EQ(hf_option_set("decay_ms", "500"), 0);
 }
-
-// ---- mallinfo ---------------------------------------------------------------------------------------------------------------
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations" // the older form is what is tested
@@ -191,8 +164,6 @@ TEST(Mallinfo, SaysTheSameAsFarAsItCan)
 }
 
 #pragma GCC diagnostic pop
-
-// ---- malloc_info, malloc_stats, mallopt ----------------------------------------------------------------------------------------
 
 namespace
 {

@@ -3,27 +3,10 @@
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
 #include "sleepers.h"
+#include "system.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-
-#include <dirent.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <cerrno>
-#include <csignal>
-#include <cstddef>
-#include <cstdlib>
-#include <cstring>
-#include <thread>
 
 static std::atomic<int> threads_started;
 static std::atomic<bool> signal_comes_at_start; // of the next thread: SIGUSR1, to whoever starts it

@@ -3,19 +3,10 @@
 #include "model.h"
 #include "new_heap.h"
 #include "sleepers.h"
+#include "system.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstddef>
-#include <thread>
-
-// ---- counting --------------------------------------------------------------------------------------------------------
 
 namespace
 {
@@ -91,8 +82,6 @@ void allocate_and_free(size_t size)
     heap_free(object);
 }
 
-// ---- what it saves ---------------------------------------------------------------------------------------------------
-
 TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
 {
     in_new_heap([] {
@@ -115,8 +104,6 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
         }
     });
 }
-
-// ---- the model ---------------------------------------------------------------------------------------------------------
 
 void check_everything(uint32_t threshold)
 {
@@ -151,8 +138,6 @@ TEST_P(CacheModel, HoldsAtEveryThreshold)
 }
 
 INSTANTIATE_TEST_SUITE_P(Thresholds, CacheModel, testing::Values(0, 1, 16, UNLIMITED));
-
-// ---- other threads -----------------------------------------------------------------------------------------------------
 
 TEST(Cache, CachesOfSleepingThreadsCanBeEmptied)
 {
@@ -242,8 +227,6 @@ TEST(Cache, AChildMayEmptyCachesWhoseThreadsItDoesNotHave)
         for (auto &thread : threads) thread.join();
     });
 }
-
-// ---- what the kernel sees ----------------------------------------------------------------------------------------------
 
 // From now on a call that maps, unmaps or gives back memory ends the process.
 void forbid_memory_calls()

@@ -1,13 +1,8 @@
 // What control groups say, read from files as kernels and container engines have them.
 #include "heap_internals.h"
+#include "system.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <string>
 
 namespace
 {

@@ -1,5 +1,5 @@
 // The clock of the allocator goes on where the kernel's is set back: in a time namespace, or after a checkpoint.
-#include <gtest/gtest.h>
+#include "system.h"
 
 #include <ctime>
 

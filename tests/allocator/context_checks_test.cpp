@@ -1,8 +1,7 @@
 // What builds for debugging say of a program that misuses contexts. Linked with a library that has the checks in, whatever
 // this build is for.
 #include "context_subject.h"
-
-#include <thread>
+#include "system.h"
 
 using namespace contexts;
 

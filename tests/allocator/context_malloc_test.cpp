@@ -1,12 +1,6 @@
 // The malloc family and C++'s operators while a thread has switched to a context.
 #include "context_subject.h"
-
-#include <malloc.h>
-
-#include <cstdlib>
-#include <functional>
-#include <new>
-#include <vector>
+#include "system.h"
 
 using namespace contexts;
 

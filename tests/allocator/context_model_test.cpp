@@ -2,13 +2,7 @@
 // way, resized, freed by their owner or by another thread, forgotten by free_all, and contexts change hands.
 #include "context_subject.h"
 #include "stress_seed.h"
-
-#include <algorithm>
-#include <array>
-#include <atomic>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 using namespace contexts;
 

@@ -3,12 +3,7 @@
 #define HEAPFIT_TESTS_CONTEXT_SUBJECT_H
 
 #include "heapfit/heapfit.h"
-
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <cstring>
-#include <memory>
+#include "system.h"
 
 namespace contexts
 {

@@ -1,9 +1,7 @@
 // Contexts on one thread: sizes, order, large objects, configuration, limits, figures, switching. By the functions of
 // heapfit.h alone, so that sanitizers, which want malloc for themselves, can look on.
 #include "context_subject.h"
-
-#include <cerrno>
-#include <vector>
+#include "system.h"
 
 using namespace contexts;
 
@@ -50,16 +48,10 @@ std::vector<void *> allocate_many(const Context &context, size_t count)
     return objects;
 }
 
-} // namespace
-
-// ---- sizes ---------------------------------------------------------------------------------------------------------------
-
 TEST(ContextSizes, MayBeTheProgramsOwn)
 {
     expect_sizes(make_with_sizes({24, 48, 1000, 5000}, 8), {24, 48, 1000, 5000, SEGMENT / 2});
 }
-
-// ---- order -----------------------------------------------------------------------------------------------------------------
 
 TEST(ContextOrder, ObjectsOfASizeAreNeighboursInTheOrderOfAllocation)
 {
@@ -82,8 +74,6 @@ TEST(ContextOrder, AfterFreeAllTheSameCallsReturnTheSameAddresses)
         EXPECT_EQ(1u, figures(context).free_alls);
     }
 }
-
-// ---- large objects -------------------------------------------------------------------------------------------------------------
 
 TEST(ContextLarge, WhatNoMachineHasIsRefused)
 {
@@ -108,8 +98,6 @@ TEST(ContextLarge, WhatNoMachineHasIsRefused)
         EXPECT_NE(nullptr, hf_context_malloc(context.get(), 100));
     }
 }
-
-// ---- regions -----------------------------------------------------------------------------------------------------------------------
 
 TEST(Region, ObjectsFollowEachOtherRoundedUpToTheAlignment)
 {
@@ -146,8 +134,6 @@ TEST(Region, TheNewestObjectGrowsAndShrinksWhereItIs)
     EXPECT_NE(object, hf_context_realloc(context.get(), object, 65)) << "no longer the newest";
 }
 
-// ---- configuration ------------------------------------------------------------------------------------------------------------------
-
 TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
 {
     hf_context_config config{};
@@ -177,8 +163,6 @@ TEST(ContextConfiguration, WhatBreaksARuleIsRefused)
     config.chunk_size = config.segment_size = size_t{16} << 30;
     expect_refused(config, "sizes of more than 32 bits");
 }
-
-// ---- limits ------------------------------------------------------------------------------------------------------------------------------
 
 TEST(ContextLimit, MayBeChangedButNotBelowWhatThereIs)
 {
@@ -210,8 +194,6 @@ TEST(ContextLimit, AFailedReallocLeavesTheObject)
     }
 }
 
-// ---- whose is it -------------------------------------------------------------------------------------------------------------------------
-
 TEST(ContextOwns, EveryAddressInItsMemoryAndNoOther)
 {
     Context one = make(), other = make_region();
@@ -231,11 +213,6 @@ TEST(ContextOwns, EveryAddressInItsMemoryAndNoOther)
     EXPECT_FALSE(hf_context_owns(one.get(), large + 5 * CHUNK)) << "given back";
     hf_free(elsewhere);
 }
-
-// ---- what free_all keeps -------------------------------------------------------------------------------------------------------------------
-
-namespace
-{
 
 void use_chunks(const Context &context, size_t count)
 {
@@ -260,8 +237,6 @@ TEST(ContextRetention, KeepsWhatTheConfigurationSays)
     EXPECT_EQ(3u, figures(some).chunks);
     EXPECT_EQ(10u, figures(all).chunks);
 }
-
-// ---- switching -----------------------------------------------------------------------------------------------------------------------------
 
 TEST(ContextSwitch, AnObjectThatIsReallocatedStaysWhereItIsFrom)
 {

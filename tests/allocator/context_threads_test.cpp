@@ -1,15 +1,7 @@
 // Contexts and several threads: remote frees, handing over, threads that end, forks.
 #include "context_subject.h"
 #include "stress_seed.h"
-
-#include <pthread.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 using namespace contexts;
 
@@ -22,8 +14,6 @@ template <typename Body> void on_another_thread(Body body)
 }
 
 } // namespace
-
-// ---- remote frees ----------------------------------------------------------------------------------------------------------
 
 TEST(ContextRemoteFree, SmallObjectsServeTheOwnerAgain)
 {
@@ -51,8 +41,6 @@ TEST(ContextRealloc, ByAnotherThreadMovesWhatMustMove)
         });
     }
 }
-
-// ---- threads that end -----------------------------------------------------------------------------------------------------------
 
 TEST(ContextThreadExit, DestructorsOfThreadSpecificDataMaySwitchAndAllocate)
 {
@@ -85,8 +73,6 @@ TEST(ContextThreadExit, DestructorsOfThreadSpecificDataMaySwitchAndAllocate)
     hf_context_enter(context);
     hf_context_destroy(context);
 }
-
-// ---- fork -----------------------------------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
 TEST(ContextFork, TheChildGoesOn)

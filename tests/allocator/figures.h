@@ -4,14 +4,20 @@
 
 #include "heap_internals.h"
 
+inline struct space_figures figures_now()
+{
+    struct space_figures figures;
+    space_figures(&figures);
+    return figures;
+}
+
 namespace figures
 {
 
 // Bytes in spans that somebody has, without the allocator's own.
 inline size_t in_use()
 {
-    struct space_figures now;
-    space_figures(&now);
+    struct space_figures now = figures_now();
     return now.handed_out - now.metadata;
 }
 

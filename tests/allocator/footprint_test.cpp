@@ -1,14 +1,7 @@
 // The switch of speed for memory, as a program sees it: hf_footprint_shrink and hf_footprint_restore.
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <array>
-#include <cstring>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {

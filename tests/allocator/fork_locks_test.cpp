@@ -8,17 +8,7 @@
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
-
-#include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <thread>
+#include "system.h"
 
 namespace
 {

@@ -3,11 +3,7 @@
 // a process of one thread, which emulators survive, too.
 #include "heap_isolated.h"
 #include "model.h"
-
-#include <pthread.h>
-
-#include <atomic>
-#include <thread>
+#include "system.h"
 
 namespace
 {

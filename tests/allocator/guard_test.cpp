@@ -3,18 +3,9 @@
 #include "heap_isolated.h"
 #include "heap_subject.h"
 #include "sanitizer_faults.h"
+#include "system.h"
 
-#include <pthread.h>
-
-#include <climits>
-#include <cmath>
 #include <csetjmp>
-#include <csignal>
-#include <cstring>
-#include <string>
-#include <vector>
-
-// ---- what the kernel refuses --------------------------------------------------------------------------------------------
 
 namespace
 {
@@ -109,10 +100,6 @@ const auto killed_by_segv = testing::KilledBySignal(SIGSEGV);
 #define NOTHING_SAID "^" SAID_ALL
 #define BY(what) "heapfit:   " what " by thread [0-9]+:\n" PLACES
 
-} // namespace
-
-// ---- slots -------------------------------------------------------------------------------------------------------------------
-
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
 {
     refuses_to_seal = true;
@@ -126,8 +113,6 @@ TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
     guard_mean = 0;
     EXPECT_EQ(guards().slots, 0u);
 }
-
-// ---- mistakes that the kernel finds ------------------------------------------------------------------------------------------
 
 TEST(GuardDeath, AnOverflowIsFoundAtTheFirstByteThatIsOnAnotherPage)
 {
@@ -153,8 +138,6 @@ TEST(GuardDeath, AUseAfterFreeIsFoundForAsLongAsTheSlotIsNotUsedAgain)
     EXPECT_EXIT(write_to(object), killed_by_segv,
                 "^heapfit: use after free: (write|access) to 0x[0-9a-f]+, byte 1 of the block");
 }
-
-// ---- mistakes that are found when an object is freed ---------------------------------------------------------------------------
 
 TEST(GuardDeath, ADoubleFreeIsFoundThoughOthersHaveBeenFreedSince)
 {
@@ -188,11 +171,6 @@ TEST(GuardDeath, AWrongSizeIsFoundToTheByte)
                     BY("allocated"));
 }
 
-// ---- whose signal it is ------------------------------------------------------------------------------------------------------------
-
-namespace
-{
-
 sigjmp_buf program_goes_on;
 volatile sig_atomic_t handled_code, handled_kept_out; // of signals: SIGSEGV 1, SIGUSR2 2
 void *volatile handled_address;
@@ -221,8 +199,6 @@ void install(void (*with_information)(int, siginfo_t *, void *), void (*plain)(i
     }
     sigaction(SIGSEGV, &action, nullptr);
 }
-
-} // namespace
 
 TEST(GuardDeath, AHandlerOfTheProgramsHasTheSignalAfterUs)
 {
@@ -309,9 +285,6 @@ TEST(GuardDeath, ASignalThatIsSentDoesWhatItDid)
     EXPECT_EXIT(ignored_but_real(), killed_by_segv, "overflow");
 }
 
-namespace
-{
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 __attribute__((noinline)) int overflow_stack(int depth)
 {
@@ -339,8 +312,6 @@ void use_second_stack()
     install(handler_on_second_stack, nullptr, SA_ONSTACK);
 }
 
-} // namespace
-
 TEST(GuardDeath, AHandlerRunsOnTheStackThatItWants)
 {
     auto mistake = [] {
@@ -367,8 +338,6 @@ TEST(GuardDeath, AStackThatOverflowsIsTheProgramsOwnAffair)
 }
 #endif
 
-// ---- processes and threads -----------------------------------------------------------------------------------------------------
-
 #if !HEAPFIT_TEST_EMULATED
 TEST(GuardDeath, AChildGoesOnWithTheSlots)
 {
@@ -387,24 +356,13 @@ TEST(GuardDeath, AChildGoesOnWithTheSlots)
     EXPECT_EQ(object[0], 'x');
     subject::release(object);
 }
-
 #endif
-
-// ---- which --------------------------------------------------------------------------------------------------------------------------
-
-namespace
-{
 
 #ifndef HEAPFIT_TEST_POOLS // whose test gives some objects other blocks than those of their size
 void expect_about(size_t count, double expected)
 {
     EXPECT_NEAR(static_cast<double>(count), expected, 5 * std::sqrt(expected) + 1);
 }
-#endif
-
-} // namespace
-
-#ifndef HEAPFIT_TEST_POOLS
 #else
 TEST(GuardSample, ObjectsInPoolsAreGuardedToo)
 {
@@ -486,3 +444,5 @@ TEST(GuardSample, AHeapThatIsTrimmedOftenHasNoMoreGuardedObjects)
     for (void *object : objects) subject::release(object);
 }
 #endif
+
+} // namespace

@@ -3,16 +3,7 @@
 #ifndef HEAPFIT_TESTS_GUARDIAN_H
 #define HEAPFIT_TESTS_GUARDIAN_H
 
-#include <gtest/gtest.h>
-
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
+#include "system.h"
 
 class Guardian
 {

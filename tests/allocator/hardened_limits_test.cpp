@@ -1,15 +1,10 @@
 // What libheapfit-hardened does where the kernel refuses to change what may be accessed, or allows few mappings. The program is
 // linked with --wrap for these calls.
 
-#include "heap_internals.h"
+#include "figures.h"
 #include "heap_isolated.h"
 #include "sanitizer_faults.h"
-
-#include <cstring>
-#include <fstream>
-#include <pthread.h>
-#include <string>
-#include <vector>
+#include "system.h"
 
 extern "C" {
 bool __real_platform_open(void *start, size_t size, bool open);
@@ -53,13 +48,6 @@ size_t mappings()
     size_t count = 0;
     for (std::string line; std::getline(maps, line);) count++;
     return count;
-}
-
-size_t handed_out()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures.handed_out;
 }
 
 bool may_be_overrun(char *object)
@@ -116,13 +104,14 @@ TEST_F(HardenedGuards, AnObjectThatCannotGrowIsAsItWas)
         isolated::expect_passes([openings] {
             char *object = make(300000);
             std::memset(object, 'a', 300000);
-            size_t before = handed_out();
+            size_t before = figures_now().handed_out;
             openings_before_refusals = openings;
             auto *grown = static_cast<char *>(heap_realloc(object, 20000000));
             openings_before_refusals = -1;
             EXPECT_NE(grown, object);
             EXPECT_EQ('a', grown[299999]);
-            EXPECT_LT(handed_out() - before, 20000000u + 3 * SPAN_SIZE) << "its run was given back as it had been";
+            EXPECT_LT(figures_now().handed_out - before, 20000000u + 3 * SPAN_SIZE)
+                << "its run was given back as it had been";
             EXPECT_FALSE(may_be_overrun(grown));
         });
     }

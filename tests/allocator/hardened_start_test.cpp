@@ -1,8 +1,7 @@
 // How libheapfit-hardened starts, by its internal names.
 
-#include <gtest/gtest.h>
-
 #include "heap_internals.h"
+#include "system.h"
 
 // In a fork's child whose parent had another thread in the middle of the start.
 TEST(HardenedStart, MayBeBegunAgain)

@@ -1,26 +1,9 @@
 // What libheapfit-hardened does against errors that an attacker could use: each ends the process with a line that names it, or
 // comes to nothing. What of it stands against what is said in docs/security.md.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <malloc.h>
-#include <set>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <thread>
-#include <unistd.h>
-#include <vector>
-
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 // Called while memory is cleared that becomes a large object's.
 static thread_local void (*before_clearing)();
@@ -146,8 +129,6 @@ INSTANTIATE_TEST_SUITE_P(Hardened, BlockSizes, testing::Values(1, SMALL, 1000, M
 
 } // namespace
 
-// ---- overflow
-
 TEST_P(BlockSizes, AByteBehindAnObjectIsFoundWhenItIsFreed)
 {
     EXPECT_DEATH(
@@ -233,8 +214,6 @@ TEST(Hardened, SoManyLargeObjectsLeaveMappingsToTheProgram)
     for (char *object : objects) free(object);
 }
 
-// ---- use after free
-
 // The neighbours live on: memory in which nothing lives may go back, and is cleared before it comes again.
 TEST_P(BlockSizes, AWriteToAFreeBlockIsFoundWhenItIsHandedOutAgain)
 {
@@ -265,8 +244,6 @@ TEST_P(BlockSizes, WhatIsFreedIsNotHandedOutNext)
     expect_not_handed_out_next(GetParam());
 }
 
-// ---- stale data
-
 TEST_P(BlockSizes, AFreedObjectHoldsNothing)
 {
     char *object = make(GetParam());
@@ -275,8 +252,6 @@ TEST_P(BlockSizes, AFreedObjectHoldsNothing)
     free(object);
     EXPECT_TRUE(is_clear(object, size));
 }
-
-// ---- layout
 
 TEST(Hardened, ProcessesHaveOrdersOfTheirOwn)
 {
@@ -299,8 +274,6 @@ TEST(Hardened, ProcessesHaveOrdersOfTheirOwn)
     }
     EXPECT_NE(mixed[0], mixed[1]);
 }
-
-// ---- frees that are none
 
 TEST_P(BlockSizes, ASecondFreeIsFoundAtOnce)
 {
@@ -391,8 +364,6 @@ TEST(Hardened, AHandlerMayFreeAtEachInstructionOfAFree)
 }
 #endif
 
-// ---- objects of no bytes
-
 TEST(Hardened, AnObjectOfNoBytesCannotBeAccessed)
 {
     char *object = make(0);
@@ -417,8 +388,6 @@ TEST(Hardened, ObjectsOfNoBytesAreAsAlignedAsIsAskedFor)
         free(object);
     }
 }
-
-// ---- what correct programs do
 
 // Its descriptor does not say yet how large it is, but what it had of a span of blocks: the address of one.
 TEST(Hardened, StatisticsOfALargeObjectInTheMakingAreOfNoMoreThanThereIs)

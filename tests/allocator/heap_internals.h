@@ -3,10 +3,7 @@
 #ifndef HEAPFIT_TESTS_HEAP_INTERNALS_H
 #define HEAPFIT_TESTS_HEAP_INTERNALS_H
 
-#include <atomic>
-#include <cstdarg>
-#include <cstddef>
-#include <cstdint>
+#include "system.h"
 
 using std::atomic_load_explicit;
 using std::atomic_signal_fence;

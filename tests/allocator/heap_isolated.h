@@ -4,13 +4,7 @@
 #define HEAPFIT_TESTS_HEAP_ISOLATED_H
 
 #include "stress_seed.h"
-
-#include <gtest/gtest.h>
-
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstdio>
+#include "system.h"
 
 namespace isolated
 {

@@ -3,6 +3,8 @@
 #ifndef HEAPFIT_TESTS_HEAP_SUBJECT_H
 #define HEAPFIT_TESTS_HEAP_SUBJECT_H
 
+#include "system.h"
+
 #ifdef HEAPFIT_TEST_LAYERS
 
 #include "figures.h"
@@ -85,11 +87,6 @@ inline size_t living()
 } // namespace subject
 
 #else
-
-#include <malloc.h>
-
-#include <cstdlib>
-#include <string>
 
 extern "C" {
 #include "heap/size_class.h"

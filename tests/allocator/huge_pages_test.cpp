@@ -1,21 +1,13 @@
 // Huge pages: which units get them, and what becomes of the kernel's pool. The pool is played by the test, since no
 // machine has one unless it was set aside: pages that it gives are ordinary ones, but what the kernel cannot do with
 // those of the pool must not be asked of it.
+#include "figures.h"
 #include "heap_isolated.h"
 #include "model.h"
 #include "pages.h"
+#include "space_state.h"
 #include "space_walker.h"
-
-#include <atomic>
-#include <map>
-#include <string>
-
-#define _Atomic(type) std::atomic<type>
-#define _Static_assert static_assert
-extern "C" {
-#include "space/state.h"
-}
-#undef _Atomic
+#include "system.h"
 
 extern "C" {
 bool __real_platform_purge(void *start, size_t size);
@@ -32,8 +24,6 @@ namespace
 constexpr size_t MIB = model::MIB;
 constexpr size_t UNIT = PLATFORM_HUGE_PAGE;
 constexpr uint32_t UNIT_SPANS = PLATFORM_HUGE_PAGE / SPAN_SIZE;
-
-// ---- a pool of the kernel's -----------------------------------------------------------------------------------------
 
 struct Pool {
     bool is_played = true;
@@ -103,8 +93,6 @@ void __wrap_platform_split_huge_pages(void *start, size_t size)
 namespace
 {
 
-// ---- what the tests share ------------------------------------------------------------------------------
-
 constexpr uint32_t NEVER_MS = 1u << 30;
 
 template <typename Body> void in_new_heap(enum huge_pages mode, Body body)
@@ -116,13 +104,6 @@ template <typename Body> void in_new_heap(enum huge_pages mode, Body body)
         body();
         if (space.base != 0) space_walker::check();
     });
-}
-
-struct space_figures figures_now()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures;
 }
 
 struct span *acquire(uint32_t spans)
@@ -158,8 +139,6 @@ template <typename Body> std::string words_of(Body body)
     close(ends[0]);
     return words;
 }
-
-// ---- the pool ------------------------------------------------------------------------------
 
 TEST(Pool, ThatIsEmptyIsToldOnceAndTransparentHugePagesTakeItsPlace)
 {
@@ -215,8 +194,6 @@ TEST(Pool, OfThisKernelIsUsedOrForgoneWithoutHarm)
         EXPECT_EQ(0u, figures_now().dirty);
     });
 }
-
-// ---- advice ------------------------------------------------------------------------------
 
 constexpr size_t LARGE = 320 * MIB;
 

@@ -1,14 +1,9 @@
 // What a fork's child takes over from the heaps of threads that it does not have.
-#include "heap_internals.h"
+#include "figures.h"
 #include "heap_isolated.h"
 #include "model.h"
 #include "space_walker.h"
-
-#include <pthread.h>
-#include <sched.h>
-
-#include <atomic>
-#include <thread>
+#include "system.h"
 
 namespace
 {
@@ -16,13 +11,6 @@ namespace
 __attribute__((constructor)) void register_the_allocator()
 {
     pthread_atfork(heap_fork_begin, heap_fork_end, heap_fork_end_in_child);
-}
-
-size_t handed_out()
-{
-    struct space_figures figures = {};
-    space_figures(&figures);
-    return figures.handed_out;
 }
 
 template <typename Body> void in_child_of(Body body)
@@ -89,9 +77,9 @@ TEST(Inherit, BlocksThatWereFreeAreUsedAgain)
             for (auto &block : blocks) block = heap_malloc(size);
             for (size_t i = 0; i < blocks.size(); i += 2) heap_free(blocks[i]);
             in_child_of_thread([&] {
-                size_t before = handed_out();
+                size_t before = figures_now().handed_out;
                 for (size_t i = 0; i < blocks.size(); i += 2) blocks[i] = heap_malloc(size);
-                EXPECT_LE(handed_out(), before + 17 * SPAN_SIZE) << "more than it takes first";
+                EXPECT_LE(figures_now().handed_out, before + 17 * SPAN_SIZE) << "more than it takes first";
                 expect_nothing_is_left_behind();
                 check_everything();
                 for (void *block : blocks) heap_free(block);

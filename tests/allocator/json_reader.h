@@ -3,12 +3,8 @@
 #ifndef HEAPFIT_TESTS_JSON_READER_H
 #define HEAPFIT_TESTS_JSON_READER_H
 
+#include "system.h"
 #include <cctype>
-#include <cstdint>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 namespace json
 {

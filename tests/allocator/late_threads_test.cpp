@@ -3,14 +3,7 @@
 #include "figures.h"
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
-
-#include <dirent.h>
-#include <pthread.h>
-
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <thread>
+#include "system.h"
 
 namespace
 {

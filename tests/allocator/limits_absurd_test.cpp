@@ -5,10 +5,7 @@
 #include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
-
-#include <fstream>
-#include <string>
-#include <vector>
+#include "system.h"
 
 namespace
 {

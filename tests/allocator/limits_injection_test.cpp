@@ -4,8 +4,7 @@
 #include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
-
-#include <pthread.h>
+#include "system.h"
 
 extern "C" {
 void *__real_platform_reserve(size_t size, size_t alignment);
@@ -18,8 +17,6 @@ enum platform_move __real_platform_move_pages(void *from, void *to, size_t size)
 
 namespace
 {
-
-// ---- injection -----------------------------------------------------------------------------------------------------
 
 // The calls with numbers in [first, end) fail.
 struct Injection {
@@ -64,8 +61,6 @@ enum platform_move __wrap_platform_move_pages(void *from, void *to, size_t size)
 
 namespace
 {
-
-// ---- the workload ----------------------------------------------------------------------------------------------------
 
 constexpr size_t RESERVATION = 1024 * model::MIB; // of which half will do, should reserving it fail
 
@@ -253,8 +248,6 @@ constexpr unsigned STRIDE = 50;
 #else
 constexpr unsigned STRIDE = HEAPFIT_TEST_SANITIZED ? 10 : 1;
 #endif
-
-// ---- the tests ---------------------------------------------------------------------------------------------------------
 
 TEST(Injection, EachSingleCallMayFail)
 {

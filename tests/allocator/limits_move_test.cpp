@@ -2,14 +2,9 @@
 #include "heap_isolated.h"
 #include "model.h"
 #include "pages.h"
+#include "system.h"
 
-#include <sys/mman.h>
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <cinttypes>
-#include <cstdarg>
-#include <vector>
 
 namespace
 {

@@ -8,41 +8,12 @@
 #include "overcommit.h"
 #include "patience.h"
 #include "space_walker.h"
-
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <fstream>
-#include <sstream>
+#include "system.h"
 
 namespace
 {
 
 constexpr size_t MIB = model::MIB;
-
-#if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
-
-void set_limit(int resource, size_t bytes)
-{
-    struct rlimit limit;
-    ASSERT_EQ(0, getrlimit(resource, &limit));
-    limit.rlim_cur = bytes;
-    ASSERT_EQ(0, setrlimit(resource, &limit));
-}
-
-// Bytes of address space or data that this process has, from the kernel's own count.
-size_t current(const char *field)
-{
-    std::ifstream status("/proc/self/status");
-    for (std::string line; std::getline(status, line);)
-        if (line.rfind(field, 0) == 0) return std::strtoull(line.c_str() + std::strlen(field) + 1, nullptr, 10) * 1024;
-    ADD_FAILURE() << "no " << field;
-    return 0;
-}
-
-#endif
 
 // Allocates blocks of one size until refused, at most `most` bytes; returns the bytes had. All blocks are chained
 // through their first words, so that the test itself needs no memory.
@@ -75,42 +46,6 @@ size_t exhaust(size_t size, size_t most)
     return had;
 }
 
-#if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
-
-// What the allocator may have made accessible before the limit was set.
-constexpr size_t COMMITTED_BEFORE = 2 * MIB;
-
-// Under a limit of about `limit` bytes.
-void expect_limited_and_recovering(size_t limit)
-{
-    size_t first = exhaust(256 * 1024, 8 * limit);
-    EXPECT_GE(first, limit / 4) << "much less than the limit allows";
-    EXPECT_LE(first, limit + COMMITTED_BEFORE) << "the limit has no effect: this test tests nothing";
-    for (size_t size : {size_t{1000}, size_t{100}, 3 * MIB, size_t{20'000}}) {
-        size_t had = exhaust(size, 8 * limit);
-        EXPECT_GE(had, first / 2) << "blocks of " << size << ": memory was lost on the way";
-    }
-    heap_trim();
-    space_walker::check();
-}
-
-#endif
-
-// ---- resource limits -----------------------------------------------------------------------------------------------
-
-#if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
-
-TEST(Limits, AddressSpace)
-{
-    isolated::expect_passes([] {
-        constexpr size_t LIMIT = 256 * MIB;
-        set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
-        expect_limited_and_recovering(LIMIT);
-    });
-}
-
-#endif
-
 TEST(Limits, MoreThanThereCanBe)
 {
     isolated::expect_passes([] {
@@ -129,8 +64,6 @@ TEST(Limits, MoreThanThereCanBe)
     });
 }
 
-// ---- locked memory ---------------------------------------------------------------------------------------------------
-
 TEST(Limits, MemoryLockedFromTheStart)
 {
     if (geteuid() != 0) GTEST_SKIP() << "only root may lock memory without limit";
@@ -146,7 +79,49 @@ TEST(Limits, MemoryLockedFromTheStart)
 
 #if !HEAPFIT_TEST_EMULATED // the emulator does not pass them on, or its own memory counts
 
-// ---- strict overcommit -------------------------------------------------------------------------------------------------
+void set_limit(int resource, size_t bytes)
+{
+    struct rlimit limit;
+    ASSERT_EQ(0, getrlimit(resource, &limit));
+    limit.rlim_cur = bytes;
+    ASSERT_EQ(0, setrlimit(resource, &limit));
+}
+
+// Bytes of address space or data that this process has, from the kernel's own count.
+size_t current(const char *field)
+{
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.rfind(field, 0) == 0) return std::strtoull(line.c_str() + std::strlen(field) + 1, nullptr, 10) * 1024;
+    ADD_FAILURE() << "no " << field;
+    return 0;
+}
+
+// What the allocator may have made accessible before the limit was set.
+constexpr size_t COMMITTED_BEFORE = 2 * MIB;
+
+// Under a limit of about `limit` bytes.
+void expect_limited_and_recovering(size_t limit)
+{
+    size_t first = exhaust(256 * 1024, 8 * limit);
+    EXPECT_GE(first, limit / 4) << "much less than the limit allows";
+    EXPECT_LE(first, limit + COMMITTED_BEFORE) << "the limit has no effect: this test tests nothing";
+    for (size_t size : {size_t{1000}, size_t{100}, 3 * MIB, size_t{20'000}}) {
+        size_t had = exhaust(size, 8 * limit);
+        EXPECT_GE(had, first / 2) << "blocks of " << size << ": memory was lost on the way";
+    }
+    heap_trim();
+    space_walker::check();
+}
+
+TEST(Limits, AddressSpace)
+{
+    isolated::expect_passes([] {
+        constexpr size_t LIMIT = 256 * MIB;
+        set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
+        expect_limited_and_recovering(LIMIT);
+    });
+}
 
 TEST(Limits, StrictOvercommit)
 {
@@ -163,8 +138,6 @@ TEST(Limits, StrictOvercommit)
         space_walker::check();
     });
 }
-
-// ---- control groups ----------------------------------------------------------------------------------------------------
 
 constexpr std::pair<const char *, const char *> CONTROL_GROUPS[] = {{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
                                                                     {"/sys/fs/cgroup", "memory.max"}};

@@ -3,9 +3,7 @@
 #include "figures.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
-
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {

@@ -6,14 +6,7 @@
 
 #include "heap_subject.h"
 #include "stress_seed.h"
-
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <map>
-#include <vector>
+#include "system.h"
 
 namespace model
 {

@@ -1,7 +1,6 @@
 // Random calls of one thread against the model.
 #include "model.h"
-
-#include <thread>
+#include "system.h"
 
 namespace
 {

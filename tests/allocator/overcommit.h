@@ -5,9 +5,7 @@
 #define HEAPFIT_TESTS_OVERCOMMIT_H
 
 #include "guardian.h"
-
-#include <fstream>
-#include <string>
+#include "system.h"
 
 namespace overcommit
 {

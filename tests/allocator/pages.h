@@ -2,12 +2,7 @@
 #ifndef HEAPFIT_TESTS_PAGES_H
 #define HEAPFIT_TESTS_PAGES_H
 
-#include <gtest/gtest.h>
-
-#include <sys/mman.h>
-
-#include <algorithm>
-#include <vector>
+#include "system.h"
 
 namespace pages
 {

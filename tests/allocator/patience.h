@@ -2,8 +2,7 @@
 #ifndef HEAPFIT_TESTS_PATIENCE_H
 #define HEAPFIT_TESTS_PATIENCE_H
 
-#include <chrono>
-#include <thread>
+#include "system.h"
 
 namespace patience
 {

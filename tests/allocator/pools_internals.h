@@ -3,8 +3,7 @@
 #define HEAPFIT_TESTS_POOLS_INTERNALS_H
 
 #include "heap_internals.h"
-
-#include <cstring>
+#include "system.h"
 
 #ifdef __clang__
 #pragma clang diagnostic push

@@ -1,13 +1,8 @@
 // The options of the library with pools, and how they reach the layer.
 #include "pools_internals.h"
+#include "system.h"
 
 #include "heapfit/heapfit.h"
-
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <string>
 
 namespace
 {

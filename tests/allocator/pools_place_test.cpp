@@ -2,11 +2,9 @@
 // behind the other.
 #include "heap_isolated.h"
 #include "pools_internals.h"
+#include "system.h"
 
 #include "heapfit/heapfit.h"
-
-#include <set>
-#include <vector>
 
 namespace
 {
@@ -82,8 +80,6 @@ void start()
     heap_free(heap_malloc(1));
 }
 
-// ---- blocks of one size ----------------------------------------------------------------------------------------------
-
 TEST(Pool, ItsBlocksAreApartFromThoseOfOtherPoolsAndOfOrdinaryBins)
 {
     isolated::expect_passes([] {
@@ -100,8 +96,6 @@ TEST(Pool, ItsBlocksAreApartFromThoseOfOtherPoolsAndOfOrdinaryBins)
         EXPECT_EQ(spans[0].size() + spans[1].size() + spans[2].size(), all.size());
     });
 }
-
-// ---- objects of many sizes ---------------------------------------------------------------------------------------------
 
 using MixedPoolDeathTest = testing::Test;
 

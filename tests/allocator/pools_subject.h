@@ -4,8 +4,7 @@
 #define HEAPFIT_TESTS_POOLS_SUBJECT_H
 
 #include "pools_internals.h"
-
-#include <cstdlib>
+#include "system.h"
 
 namespace pools_subject
 {

@@ -2,12 +2,7 @@
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
-
-#include <atomic>
-#include <cstring>
-#include <string>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {

@@ -3,12 +3,7 @@
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_runs.h"
-
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include <cstring>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -54,8 +49,6 @@ struct span *fenced_run(uint32_t spans)
     return run;
 }
 
-// ---- how old --------------------------------------------------------------------------------------------------------
-
 TEST(Age, OfAProcessThatHasSleptForMonthsDoesNotStopItsChores)
 {
     isolated::expect_passes([] {
@@ -92,8 +85,6 @@ TEST(Age, OneCallGivesBackAsMuchAsItReleases)
         },
         1024 * MIB);
 }
-
-// ---- how long, where a program comes back for it ---------------------------------------------------------------------
 
 constexpr uint32_t BURST_SPANS = 4 * STEP_SPANS;
 
@@ -155,8 +146,6 @@ TEST(Patience, IsNotHadWithMoreThanHalfOfWhatIsInUse)
         },
         1024 * MIB);
 }
-
-// ---- what the kernel refuses ----------------------------------------------------------------------------------------
 
 // The kernel's own call: sanitizers have a mlock that does nothing.
 bool lock_memory(const void *start, size_t size)

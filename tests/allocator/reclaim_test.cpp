@@ -4,9 +4,7 @@
 #include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
-
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -46,8 +44,6 @@ template <typename Body> void in_new_heap(Body body)
         space_walker::check();
     });
 }
-
-// ---- orphans --------------------------------------------------------------------------------------------------------
 
 constexpr size_t SPANS = 300, BYTES = 512, IN_A_SPAN = SPAN_SIZE / BYTES;
 
@@ -91,8 +87,6 @@ TEST(Orphans, DecayWhileThreadsTakeSpans)
         expect_live(live);
     });
 }
-
-// ---- inboxes --------------------------------------------------------------------------------------------------------
 
 TEST(AThreadOfLargeObjectsAlone, TakesInWhatOthersFree)
 {

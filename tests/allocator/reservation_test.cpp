@@ -1,18 +1,9 @@
 // space/reservation.c: the address space grows with the heap, is ours alone, and ends in an error where it cannot grow.
-#include "heap_internals.h"
 #include "heap_isolated.h"
 #include "space_runs.h"
+#include "space_state.h"
 #include "space_walker.h"
-
-#define _Atomic(type) std::atomic<type>
-#define _Static_assert static_assert
-extern "C" {
-#include "space/state.h"
-}
-#undef _Atomic
-#undef _Static_assert
-
-#include <vector>
+#include "system.h"
 
 namespace
 {

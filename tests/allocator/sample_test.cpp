@@ -2,13 +2,7 @@
 // objects of the ordinary heap, once with some of them in pools.
 #include "heap_isolated.h"
 #include "heap_subject.h"
-
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <map>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -52,8 +46,6 @@ size_t live_count()
     return live().size();
 }
 
-// ---- how a sample ends --------------------------------------------------------------------------------------------------
-
 // Much is allocated where it was, by nobody who is sampled. Whether that had its block again.
 bool is_had_again(void *address, size_t size)
 {
@@ -93,8 +85,6 @@ TEST_P(Ends, WhenAnotherThreadFreesIt)
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Ends, ::testing::Values(24, 48, 400, 3000, 20000, 200000));
 
-// ---- bad days -----------------------------------------------------------------------------------------------------------
-
 #if !HEAPFIT_TEST_SANITIZED
 TEST(Sample, AForkedChildKeepsWhatItHasInherited)
 {
@@ -112,8 +102,6 @@ TEST(Sample, AForkedChildKeepsWhatItHasInherited)
     subject::release(object);
 }
 #endif
-
-// ---- what samples are worth ---------------------------------------------------------------------------------------------
 
 double weight(const struct sampled &each)
 {

@@ -7,14 +7,7 @@
 #include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
-
-#include <pthread.h>
-
-#include <array>
-#include <atomic>
-#include <memory>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -38,8 +31,6 @@ template <typename Body> void with_limit(uint32_t limit, Body body)
         space_walker::check();
     });
 }
-
-// ---- who shares ----------------------------------------------------------------------------------------------------------
 
 constexpr unsigned CROWD = 200;
 
@@ -81,8 +72,6 @@ TEST(Sharing, AsManyThreadsAsMayHaveHeapsOfTheirOwnAndSuccessorsTakeTheirPlaces)
         EXPECT_FALSE(shares());
     });
 }
-
-// ---- where there are many ------------------------------------------------------------------------------------------------
 
 constexpr uint32_t FIRST = 50;
 
@@ -138,8 +127,6 @@ TEST(Sharing, WhatASharedHeapHoldsGoesBackWhenNobodyHasUsedItForAWhile)
     });
 }
 
-// ---- fork -----------------------------------------------------------------------------------------------------------------
-
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
 
 TEST(Sharing, NoLockIsHeldInTheChildOfAFork)
@@ -174,8 +161,6 @@ TEST(Sharing, NoLockIsHeldInTheChildOfAFork)
 }
 
 #endif
-
-// ---- errors of the program --------------------------------------------------------------------------------------------------
 
 // Four threads: two with heaps of their own and two that share. The first free has arrived when the second comes, and every thread
 // looks what was freed for it.

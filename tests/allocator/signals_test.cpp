@@ -1,13 +1,7 @@
 // Signals arrive at any moment inside the allocator, and their handlers do not allocate: nothing that a thread was in the
 // midst of is spoilt, no lock is lost, and a wait for one that a signal interrupts is taken up again.
 #include "model.h"
-
-#include <pthread.h>
-#include <signal.h>
-
-#include <array>
-#include <atomic>
-#include <thread>
+#include "system.h"
 
 namespace
 {

@@ -2,11 +2,7 @@
 #ifndef HEAPFIT_TESTS_SLEEPERS_H
 #define HEAPFIT_TESTS_SLEEPERS_H
 
-#include <condition_variable>
-#include <cstddef>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 class Sleepers
 {

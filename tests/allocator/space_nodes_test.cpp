@@ -4,9 +4,7 @@
 // ones is the kernel's matter.
 #include "space_runs.h"
 #include "stress_seed.h"
-
-#include <map>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -59,8 +57,6 @@ TEST(Nodes, KernelsListOfThemIsUnderstood)
     EXPECT_EQ(13u, platform_nodes_in_list("0,4,12"));
     EXPECT_EQ(128u, platform_nodes_in_list("0-127\n"));
 }
-
-// ---- a random walk against a model ---------------------------------------------------------------------------------
 
 // Every span holds a stamp of the node whose thread touched it last; memory that has never been touched since it was
 // purged holds none.

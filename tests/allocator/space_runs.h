@@ -2,7 +2,7 @@
 #ifndef HEAPFIT_TESTS_SPACE_RUNS_H
 #define HEAPFIT_TESTS_SPACE_RUNS_H
 
-#include "heap_internals.h"
+#include "figures.h"
 #include "heap_isolated.h"
 #include "space_walker.h"
 
@@ -22,13 +22,6 @@ template <typename Body> void in_new_space(Body body, size_t reservation = SMALL
         body();
         space_walker::check();
     });
-}
-
-inline struct space_figures figures_now()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures;
 }
 
 inline char *bytes_of(struct span *run)

@@ -1,18 +1,10 @@
 // space/: runs of spans. Each case runs in a process of its own, because there is one reservation in each.
-#include "heap_internals.h"
 #include "space_runs.h"
+#include "space_state.h"
 #include "stress_seed.h"
-
-#define _Atomic(type) std::atomic<type>
-#define _Static_assert static_assert
-extern "C" {
-#include "space/state.h"
-}
-#undef _Atomic
-#undef _Static_assert
+#include "system.h"
 
 #include <cstring>
-#include <vector>
 
 namespace
 {

@@ -3,10 +3,7 @@
 #define HEAPFIT_TESTS_SPACE_WALKER_H
 
 #include "heap_internals.h"
-
-#include <gtest/gtest.h>
-
-#include <vector>
+#include "system.h"
 
 namespace space_walker
 {

@@ -3,14 +3,7 @@
 #ifndef HEAPFIT_TESTS_STRESS_SEED_H
 #define HEAPFIT_TESTS_STRESS_SEED_H
 
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <string>
+#include "system.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define HEAPFIT_TEST_THREAD_SANITIZER 1

@@ -1,12 +1,7 @@
 // Many threads at once against the model: they pass blocks to each other through mailboxes, are born and die all the
 // time, and leave blocks to the destructors of thread-specific data.
 #include "model.h"
-
-#include <pthread.h>
-
-#include <array>
-#include <atomic>
-#include <thread>
+#include "system.h"
 
 namespace
 {

@@ -3,10 +3,7 @@
 #include "heap_internals.h"
 #include "new_heap.h"
 #include "stress_seed.h"
-
-#include <cstring>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 namespace
 {
@@ -20,8 +17,6 @@ void expect_nothing_left()
     heap_trim();
     EXPECT_EQ(0u, in_use()) << "spans with no live block in them";
 }
-
-// ---- one thread ----------------------------------------------------------------------------------------------------
 
 // What its bins were given while it was busy would last an idle thread for long, and only a refill looks at the clock.
 TEST(Heap, AThreadThatRestsAfterItHasFreedMuchGivesItBack)

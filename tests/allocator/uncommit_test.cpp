@@ -4,12 +4,7 @@
 #include "heapfit/heapfit.h"
 #include "model.h"
 #include "space_walker.h"
-
-#include <cstring>
-#include <fstream>
-#include <sstream>
-#include <string>
-#include <vector>
+#include "system.h"
 
 static bool commits_fail;
 

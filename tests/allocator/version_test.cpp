@@ -1,8 +1,7 @@
 // The version that the library reports is the one that the project declares.
 
-#include <gtest/gtest.h>
-
 #include "heapfit/heapfit.h"
+#include "system.h"
 
 TEST(Version, IsTheProjectsOwn)
 {

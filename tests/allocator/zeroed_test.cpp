@@ -1,24 +1,12 @@
 // The stock of cleared memory and the thread that fills it. Each case runs in a process of its own. The program is
 // linked with --wrap, so that the housekeeper runs at the usual priority: on a machine that is busy
 // with other tests it would otherwise get no time.
-#include "heap_internals.h"
+#include "figures.h"
 #include "heap_isolated.h"
 #include "patience.h"
 #include "space_walker.h"
 #include "stress_seed.h"
-
-#include <dirent.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <fstream>
-#include <mutex>
-#include <string>
-#include <thread>
-#include <vector>
+#include "system.h"
 
 extern "C" {
 bool __real_platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
@@ -34,20 +22,6 @@ namespace
 using patience::comes_true;
 
 constexpr size_t KIB = 1024, MIB = size_t{1} << 20;
-
-struct space_figures figures_now()
-{
-    struct space_figures figures;
-    space_figures(&figures);
-    return figures;
-}
-
-size_t hits()
-{
-    struct heap_figures figures;
-    heap_figures(&figures);
-    return figures.zeroed_hits;
-}
 
 void set_reserve(size_t bytes)
 {
@@ -94,7 +68,7 @@ bool bursts_hit(size_t size, size_t count, size_t wanted)
 {
     return comes_true([&] {
         burst(size, count);
-        return hits() >= wanted;
+        return figures::of_heaps().zeroed_hits >= wanted;
     });
 }
 
@@ -116,8 +90,6 @@ bool housekeeper_is_there()
 {
     return housekeeper() != 0;
 }
-
-// ---- what calloc gets -------------------------------------------------------------------------------------------
 
 TEST(Zeroed, BurstsOfEverySizeFindClearedMemory)
 {
@@ -177,8 +149,6 @@ TEST(ZeroedRandom, EveryCallocIsZeroWhateverThreadsDo)
     });
 }
 
-// ---- how much memory --------------------------------------------------------------------------------------------
-
 TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
 {
     isolated::expect_passes([] {
@@ -198,8 +168,6 @@ TEST(Zeroed, TheStockGoesBackBeforeAnAllocationFails)
         space_walker::check();
     });
 }
-
-// ---- forks, the end ---------------------------------------------------------------------------------------------
 
 #if !HEAPFIT_TEST_SANITIZED && !HEAPFIT_TEST_EMULATED // neither survives a fork among threads
 

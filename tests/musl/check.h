@@ -2,10 +2,21 @@
 #ifndef HEAPFIT_MUSL_CHECK_H
 #define HEAPFIT_MUSL_CHECK_H
 
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

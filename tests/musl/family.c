@@ -1,11 +1,6 @@
 /* The malloc family as programs made for musl know it: what it promises, and where musl's differs from glibc's. */
 #include "check.h"
 
-#include <errno.h>
-#include <malloc.h>
-#include <string.h>
-#include <unistd.h>
-
 /* Sizes that the compiler cannot see, so that it neither warns nor folds. */
 static volatile size_t too_much = SIZE_MAX / 2 + 2, three = 3, nothing = 0;
 

@@ -1,12 +1,6 @@
 /* Memory errors that guard_sample finds, beside musl: with no stacks, since nothing there says where a frame's caller is. */
 #include "check.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 static volatile char sink;
 
 static void overflow(void)

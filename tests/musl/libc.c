@@ -12,9 +12,6 @@
 #include <netdb.h>
 #include <regex.h>
 #include <search.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 static void strings_that_are_the_programs(void)
 {

@@ -3,12 +3,6 @@
 
 #include <heapfit/heapfit.h>
 
-#include <errno.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <time.h>
-
 enum { KIB = 1 << 10, MIB = 1 << 20, PATIENCE_MS = 20000 };
 
 static void sleep_ms(long milliseconds)

@@ -3,10 +3,6 @@
 
 #include <heapfit/heapfit.h>
 
-#include <stdatomic.h>
-#include <string.h>
-#include <time.h>
-
 enum { KIB = 1 << 10, MIB = 1 << 20 };
 
 static uint32_t random_next(uint32_t *state)

@@ -1,4 +1,4 @@
-"""What the tests of preloading share: the libraries under test.
+"""What the tests of preloading share: the libraries under test, and a program.
 
 These are the variants that heapfit itself would preload; HEAPFIT_LIBRARY, HEAPFIT_POOLS_LIBRARY and
 HEAPFIT_HARDENED_LIBRARY name others in their place.
@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from comparison import TIMEOUT_S
+from comparison import TIMEOUT_S, Program
 from heapfit import paths
+from subjects import compiled
 
 # pytest's own limit for a test: each program runs twice, within a limit of its own.
 TEST_TIMEOUT_S = 2 * TIMEOUT_S + 60
@@ -62,6 +63,13 @@ def variant_library(variant: str) -> Path:
 def library(request: pytest.FixtureRequest) -> Path:
     """Each variant in turn: what real programs are run under."""
     return variant_library(request.param)
+
+
+@pytest.fixture(scope="session")
+def phases(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """Threads that take and free 40 MiB, so that all is done that is done for large heaps."""
+    program = compiled("phases.c", tmp_path_factory.mktemp("phases"))
+    return Program("phases", [str(program), "40"], {"phases"}, ["gcc", "libc6-dev"])
 
 
 @pytest.fixture(scope="session")

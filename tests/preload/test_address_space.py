@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from subjects import compiled, run
 
-SOURCE = Path(__file__).parent / "programs/address_space.c"
 LIMIT_MIB = 256
 
 
 @pytest.fixture(scope="session")
 def address_space(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("address_space") / "address_space"
-    words = ["gcc", "-O1", "-fno-builtin", "-pthread", SOURCE, "-o", program]
-    subprocess.run(words, check=True)
-    return program
+    return compiled("address_space.c", tmp_path_factory.mktemp("address_space"), "-fno-builtin")
 
 
 def printed(*words: str | Path, library: Path) -> str:
-    environment = {"LD_PRELOAD": str(library)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    done = run(*words, preload=library)
+    done.check_returncode()
     return done.stdout
 
 

@@ -26,10 +26,10 @@ from heapfit.errors import HeapfitError
 from heapfit.live.processes import find
 from heapfit.record import Recorder, RecordOptions, attach, examine, follow
 from heapfit.record.attach import find_attacher
+from subjects import compiled
 from trace_file import read_trace
 
 ROOT = Path(__file__).parents[2]
-SUBJECT = Path(__file__).parent / "programs/attached.c"
 PATIENCE_S = 60
 # As in programs/attached.c.
 PATTERN_SIZE = 12345
@@ -54,9 +54,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("attach") / "attached"
-    subprocess.run(["gcc", "-O1", "-g", "-pthread", SUBJECT, "-o", program], check=True)
-    return program
+    return compiled("attached.c", tmp_path_factory.mktemp("attach"), "-g")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -165,7 +163,6 @@ def test_all_calls_between_two_moments_are_in_the_recording(subject: Path, tmp_p
     sizes = Counter(event.size for event in trace.events if event.size)
     assert sizes[PATTERN_SIZE] == 4321
     assert trace.info["began_late"] is True
-    assert trace.end is not None
     assert (trace.end["reason"], trace.end["lost"]) == ("stop", 0)
 
 
@@ -362,10 +359,9 @@ def test_a_killed_attacher_leaves_the_program_running(
 
 
 def test_a_static_program_is_refused(tmp_path: Path) -> None:
-    source, program = tmp_path / "static.c", tmp_path / "static"
+    source = tmp_path / "static.c"
     source.write_text("#include <unistd.h>\nint main(void) { pause(); return 0; }\n")
-    subprocess.run(["gcc", "-static", source, "-o", program], check=True)
-    with _sleeping([program]) as pid:
+    with _sleeping([compiled(source, tmp_path, "-static")]) as pid:
         assert "has no glibc loaded: a static program" in attacher(pid, tmp_path / "none").stderr
 
 
@@ -380,7 +376,7 @@ def test_a_stopped_process_is_refused_and_stays_so(subject: Path, tmp_path: Path
 
 
 def test_a_process_with_a_seccomp_filter_is_refused(tmp_path: Path) -> None:
-    source, program = tmp_path / "filtered.c", tmp_path / "filtered"
+    source = tmp_path / "filtered.c"
     source.write_text(
         "#include <linux/filter.h>\n#include <linux/seccomp.h>\n#include <stdio.h>\n"
         "#include <sys/prctl.h>\n#include <unistd.h>\n"
@@ -391,8 +387,7 @@ def test_a_process_with_a_seccomp_filter_is_refused(tmp_path: Path) -> None:
         "    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) return 1;\n"
         "    pause();\n    return 0;\n}\n"
     )
-    subprocess.run(["gcc", source, "-o", program], check=True)
-    with _sleeping([program]) as pid:
+    with _sleeping([compiled(source, tmp_path)]) as pid:
         _wait(lambda: "Seccomp:\t2" in Path(f"/proc/{pid}/status").read_text())
         assert "has a seccomp filter" in attacher(pid, tmp_path / "none").stderr
 

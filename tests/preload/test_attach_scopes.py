@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from heapfit import paths
+from subjects import compiled
 from test_attach import PATTERN_SIZE, attacher, nothing_forbids_it, running, stop  # noqa: F401
 from trace_file import read_trace
-
-PROGRAMS = Path(__file__).parent / "programs"
 
 pytestmark = [
     pytest.mark.full,
@@ -22,20 +20,9 @@ pytestmark = [
 ]
 
 
-def _compile(source: str, made: Path, *options: str) -> Path:
-    command = ["gcc", "-O1", "-fno-builtin", PROGRAMS / source, *options, "-o", made]
-    subprocess.run(command, check=True)
-    return made
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("scopes")
-
-
-@pytest.fixture(scope="module")
-def program(folder: Path) -> Path:
-    return _compile("attached_scopes.c", folder / "scopes")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled("attached_scopes.c", tmp_path_factory.mktemp("scopes"), "-fno-builtin")
 
 
 def _blocks_seen(file: Path) -> int:
@@ -43,10 +30,8 @@ def _blocks_seen(file: Path) -> int:
     return Counter(event.size for event in read_trace(file).events)[PATTERN_SIZE]
 
 
-def test_calls_are_seen_of_a_program_that_takes_mallocs_address(
-    folder: Path, tmp_path: Path
-) -> None:
-    fixed = _compile("attached_scopes.c", folder / "stub", "-no-pie", "-fno-pie")
+def test_calls_are_seen_of_a_program_that_takes_mallocs_address(tmp_path: Path) -> None:
+    fixed = compiled("attached_scopes.c", tmp_path, "-fno-builtin", "-no-pie", "-fno-pie")
     with running([fixed, "stub"]) as subject:
         assert subject.ask("10") == "done"
         assert attacher(subject.pid, tmp_path / "trace.hft").returncode == 0
@@ -62,11 +47,11 @@ def test_calls_are_seen_of_a_program_that_takes_mallocs_address(
     [("lazy", "libc's", "nothing"), ("now", "its own", "heapfit")],
 )
 def test_a_library_with_a_scope_of_its_own_keeps_its_allocator(
-    program: Path, folder: Path, tmp_path: Path, binding: str, allocator: str, preloaded: str
+    program: Path, tmp_path: Path, binding: str, allocator: str, preloaded: str
 ) -> None:
-    options = ["-shared", "-fPIC", f"-Wl,-z,{binding}"]
+    options = ["-fno-builtin", "-shared", "-fPIC", f"-Wl,-z,{binding}"]
     options += ["-DOWN"] if allocator == "its own" else []
-    plugin = _compile("attached_plugin.c", tmp_path / "plugin.so", *options)
+    plugin = compiled("attached_plugin.c", tmp_path, *options, to="plugin.so")
     library = {"LD_PRELOAD": str(paths.library())} if preloaded == "heapfit" else {}
     with running([program, "plugin", plugin], env={**os.environ, **library}) as subject:
         assert attacher(subject.pid, tmp_path / "trace.hft").returncode == 0

@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from comparison import PROGRAMS_FOLDER as PROGRAMS
 from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
+from subjects import compiled, run
 
-PROGRAMS = Path(__file__).parent / "programs"
 PLATFORM = Path(__file__).parents[2] / "allocator" / "platform"
-TIMEOUT_S = 300
-
-
-def run(
-    *words: str | Path, preload: str | Path = "", **variables: str
-) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "LD_PRELOAD": str(preload), **variables}
-    return subprocess.run(
-        words, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
-    )
 
 
 @pytest.fixture(scope="session")
 def objects_of_new(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("valgrind") / "objects_of_new"
-    words = ["g++", "-g", "-O0", "-pthread", PROGRAMS / "objects_of_new.cpp", "-o", program]
-    subprocess.run(words, check=True)
-    return program
+    return compiled("objects_of_new.cpp", tmp_path_factory.mktemp("valgrind"), "-g", "-O0")
 
 
 def test_memcheck_finds_errors_and_leaks_of_objects_made_by_new(
@@ -74,7 +61,7 @@ def test_a_plug_in_that_is_opened_with_deepbind_shares_objects_with_the_program(
 
 def test_deepbind_is_kept_where_the_program_needs_it(deepbind: Path, default_library: Path) -> None:
     """The plug-in then gets the C library's malloc, as the documentation says."""
-    done = run(deepbind, preload=default_library, HEAPFIT_OPTIONS="deepbind:keep")
+    done = run(deepbind, preload=default_library, settings="deepbind:keep")
     assert (done.returncode < 0, done.stdout) == (True, "")
     assert "invalid pointer" in done.stderr
 
@@ -83,11 +70,8 @@ def test_deepbind_is_kept_where_the_program_needs_it(deepbind: Path, default_lib
 def other_calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a program and of a library that replaces functions of the C library."""
     folder = tmp_path_factory.mktemp("other_calls")
-    for words in (
-        ["-shared", "-fPIC", PROGRAMS / "other_calls.c", "-o", folder / "libother.so"],
-        ["-pthread", PROGRAMS / "other_clock.c", "-o", folder / "program"],
-    ):
-        subprocess.run(["gcc", "-O1", "-fno-builtin", *words], check=True)
+    compiled("other_calls.c", folder, "-fno-builtin", "-shared", "-fPIC", to="libother.so")
+    compiled("other_clock.c", folder, "-fno-builtin", to="program")
     return folder
 
 
@@ -159,10 +143,8 @@ def test_the_libraries_call_no_function_by_name_that_is_not_listed(library: Path
 def test_a_resolver_of_the_programs_may_allocate(
     binding: str, library: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "early"
-    words = ["gcc", "-O1", "-fno-builtin", f"-Wl,-z,{binding}", PROGRAMS / "early.c"]
-    subprocess.run([*words, "-o", program], check=True)
-    done = run(program, preload=library, HEAPFIT_OPTIONS="stats_at_exit:1")
+    program = compiled("early.c", tmp_path, "-fno-builtin", f"-Wl,-z,{binding}")
+    done = run(program, preload=library, settings="stats_at_exit:1")
     assert done.returncode == 0
     assert "heapfit" in done.stderr, "the options are read so early, too"
 
@@ -170,17 +152,14 @@ def test_a_resolver_of_the_programs_may_allocate(
 def test_objects_of_the_malloc_before_a_library_that_comes_late_are_told_of(
     default_library: Path, tmp_path: Path
 ) -> None:
-    program, shares = tmp_path / "late", tmp_path / "libshares.so"
-    words = ["gcc", "-O1", "-fno-builtin", "-fPIC", PROGRAMS / "late.c"]
-    runpath = [default_library, f"-Wl,-rpath,{default_library.parent}"]
-    subprocess.run([*words, "-shared", "-DSHARES", *runpath, "-o", shares], check=True)
-    subprocess.run([*words, "-o", program], check=True)
+    flags = ["-fno-builtin", "-fPIC"]
+    program = compiled("late.c", tmp_path, *flags)
+    flags += ["-shared", "-DSHARES", f"-Wl,-rpath,{default_library.parent}"]
+    shares = compiled("late.c", tmp_path, *flags, default_library, to="libshares.so")
     done = run(program, shares)
     assert "is of the malloc that the program had before it loaded heapfit" in done.stderr
 
 
 def test_a_child_does_not_wait_for_the_dynamic_linker(library: Path, tmp_path: Path) -> None:
-    program = tmp_path / "linker_busy"
-    words = ["gcc", "-O1", "-fno-builtin", "-pthread", PROGRAMS / "linker_busy.c", "-o", program]
-    subprocess.run(words, check=True)
+    program = compiled("linker_busy.c", tmp_path, "-fno-builtin")
     assert run(program, preload=library).returncode == 0

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from subjects import compiled
 
 pytestmark = pytest.mark.full
 
-SUBJECT = Path(__file__).parent / "programs/core_subject.c"
 MIB = 1 << 20
 # It holds 37 MiB; more is made accessible in advance, and the program's own mappings come on top.
 CORE_MAX = 96 * MIB
@@ -25,9 +25,7 @@ PATIENCE_S = 120
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiled = tmp_path_factory.mktemp("core") / "subject"
-    subprocess.run(["gcc", "-O1", "-pthread", SUBJECT, "-o", compiled], check=True)
-    return compiled
+    return compiled("core_subject.c", tmp_path_factory.mktemp("core"))
 
 
 @contextmanager

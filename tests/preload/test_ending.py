@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from subjects import run
 
 pytestmark = pytest.mark.full
 
@@ -68,10 +69,8 @@ def test_nobody_takes_what_is_in_stderrs_pipe(
 
 
 def stderr_with(library: Path, options: str) -> str:
-    environment = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": options}
-    done = subprocess.run(
-        ["/bin/true"], env=environment, capture_output=True, text=True, check=True, timeout=60
-    )
+    done = run("/bin/true", preload=library, settings=options)
+    assert done.returncode == 0
     return done.stderr
 
 
@@ -80,11 +79,8 @@ def test_statistics_are_whole(library: Path) -> None:
 
 
 def test_statistics_need_no_further_descriptor(library: Path) -> None:
-    environment = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "stats_at_exit:1"}
     code = "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))"
-    done = subprocess.run(
-        ["python3", "-c", code], env={**os.environ, **environment}, capture_output=True, text=True
-    )
+    done = run("python3", "-c", code, preload=library, settings="stats_at_exit:1")
     assert (done.returncode, "  resident " in done.stderr) == (0, True)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from subjects import compiled, run
 from test_core_dump import asks, gdb, held, program, subject_under
 
 pytestmark = pytest.mark.full
 
-PROGRAMS = Path(__file__).parent / "programs"
 TIMEOUT_S = 120
 ADDRESS = "0x[0-9a-f]+"
 PLACE = re.compile(r"heapfit:     (\S+)\+(0x[0-9a-f]+)")
@@ -28,11 +28,8 @@ __all__ = ["program"]
 
 @pytest.fixture(scope="session")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("guarded")
-    flags = ["-O1", "-g", "-w", "-fno-builtin", "-fno-optimize-sibling-calls"]
-    source, program = PROGRAMS / "guarded.c", folder / "guarded"
-    subprocess.run(["gcc", *flags, "-pthread", source, "-o", program], check=True)
-    return program
+    flags = ["-g", "-w", "-fno-builtin", "-fno-optimize-sibling-calls"]
+    return compiled("guarded.c", tmp_path_factory.mktemp("guarded"), *flags)
 
 
 @dataclass
@@ -51,15 +48,8 @@ def found(file: str | Path, offset: str) -> list[str]:
     return subprocess.run(look, capture_output=True, text=True, check=True).stdout.split()
 
 
-def run(guarded: Path, library: Path, settings: str, *words: str | Path) -> Report:
-    done = subprocess.run(
-        [guarded, *words],
-        env={**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+def report_of(guarded: Path, library: Path, settings: str, *words: str | Path) -> Report:
+    done = run(guarded, *words, preload=library, settings=settings)
     stacks: dict[str, list[str]] = {}
     line, *rest = done.stderr.splitlines() or [""]
     for each in rest:
@@ -110,7 +100,7 @@ def test_a_mistake_that_does_no_harm_is_found_in_time(
     # 2000000 requests of 48 bytes, or until it is found: so many points that none is hit by a
     # chance below one in 10^39. Each thread begins anew, and costs more.
     size = "4k" if kind == "thread" else "512k"
-    report = run(guarded, library, f"guard_sample:{size}", kind)
+    report = report_of(guarded, library, f"guard_sample:{size}", kind)
     assert re.fullmatch(f"heapfit: {line}", report.line)
     assert report.returncode == -number
     innermost = {act: found(guarded, stack[0])[0] for act, stack in report.stacks.items()}
@@ -146,23 +136,13 @@ def test_a_report_that_nobody_takes_changes_nothing(
 
 @pytest.fixture(scope="session")
 def survivor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("survivor") / "survivor"
-    source = PROGRAMS / "survivor.c"
-    subprocess.run(["gcc", "-O1", "-fno-builtin", "-pthread", source, "-o", program], check=True)
-    return program
+    return compiled("survivor.c", tmp_path_factory.mktemp("survivor"), "-fno-builtin")
 
 
 def survived(survivor: Path, library: Path, *words: str) -> list[str]:
     """The lines that were said; the program goes on after each fault."""
-    done = subprocess.run(
-        [survivor, *words],
-        env={**os.environ, "LD_PRELOAD": str(library)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    assert done.stdout == "survived\n"
+    done = run(survivor, *words, preload=library)
+    assert (done.returncode, done.stdout) == (0, "survived\n")
     return done.stderr.splitlines()
 
 
@@ -194,7 +174,7 @@ def explained(text: str, *words: str) -> str:
 
 
 def test_a_report_is_explained_by_functions_and_lines(guarded: Path, default_library: Path) -> None:
-    report = run(guarded, default_library, "guard_sample:512k", "freed")
+    report = report_of(guarded, default_library, "guard_sample:512k", "freed")
     text = f"before\n{report.text}after\n"
     lines = explained(text).splitlines()
     assert lines[0] == "before"
@@ -214,12 +194,12 @@ def test_a_file_that_is_another_than_the_reports_is_told(
 ) -> None:
     program = tmp_path / "program"
     shutil.copy(guarded, program)
-    reports = [run(program, default_library, "guard_sample:512k", "freed")]
+    reports = [report_of(program, default_library, "guard_sample:512k", "freed")]
     subprocess.run(["strip", program], check=True)  # which keeps the build ID
     assert "(this file was rebuilt" not in explained(reports[0].text)
     source = ROOT / "docs/examples/guard/sessions.c"
     subprocess.run(["gcc", "-g", source, "-o", program], check=True)
-    reports.append(run(program, default_library, "guard_sample:32m"))
+    reports.append(report_of(program, default_library, "guard_sample:32m"))
     text = "".join(each.text for each in reports)
     of_program = [line for line in explained(text).splitlines() if f"{program}+" in line]
     rebuilt = ["rebuilt or replaced since" in line for line in of_program]
@@ -254,15 +234,7 @@ def test_gdb_says_what_is_guarded(program: Path, library: Path) -> None:
 
 def test_stacks_are_taken_without_the_dynamic_linkers_lock(library: Path, tmp_path: Path) -> None:
     # Where the C library has a function that finds an object without it, which is asked for once.
-    program = tmp_path / "linker_asked"
-    flags = ["-O1", "-w", "-fno-builtin", "-rdynamic"]
-    subprocess.run(["gcc", *flags, PROGRAMS / "linker_asked.c", "-o", program], check=True)
-    done = subprocess.run(
-        [program],
-        env={**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "guard_sample:1"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
+    program = compiled("linker_asked.c", tmp_path, "-w", "-fno-builtin", "-rdynamic")
+    done = run(program, preload=library, settings="guard_sample:1")
+    assert done.returncode == 0
     assert int(done.stdout) <= 1

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import pytest
 from checking import check_same_with_and_without
-from comparison import PROGRAMS_FOLDER, Program
+from comparison import Program
+from subjects import compiled
 from test_programs import PROGRAMS
 
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MIB = 1 << 20
-LIVE_MIB = 40
-# The smallest objects take a third more than is asked for, and a pointer to each; the program
-# itself comes on top, with its libraries and threads.
+# `phases` holds 40 MiB. The smallest objects take a third more than is asked for, and a pointer to
+# each; the program itself comes on top, with its libraries and threads.
 LIMIT_MIB = 96
 # Version 2 of control groups, and version 1.
 HIERARCHIES = [
@@ -73,14 +73,6 @@ def group() -> Iterator[Group]:
         finally:
             folder.rmdir()
     pytest.skip(f"no memory control group can be made here: {why}")
-
-
-@pytest.fixture(scope="session")
-def phases(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    program = tmp_path_factory.mktemp("phases") / "phases"
-    source = PROGRAMS_FOLDER / "phases.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
-    return Program("phases", [str(program), str(LIVE_MIB)], {"phases"}, ["gcc", "libc6-dev"])
 
 
 @pytest.mark.parametrize("settings", ["", "huge_pages:always"])
@@ -149,8 +141,7 @@ NOBODY = 65534
 def test_an_ordinary_user_may_lock_a_small_programs_memory(library: Path, tmp_path: Path) -> None:
     """The kernel compares the limit with all address space, also what was only reserved."""
     (tmp_path / "locks.c").write_text(LOCKS)
-    program = tmp_path / "locks"
-    subprocess.run(["gcc", "-O1", tmp_path / "locks.c", "-o", program], check=True)
+    program = compiled(tmp_path / "locks.c", tmp_path)
     for folder in [tmp_path, *tmp_path.parents]:
         if folder.stat().st_uid == 0 and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o111)
@@ -175,12 +166,6 @@ def test_an_ordinary_user_may_lock_a_small_programs_memory(library: Path, tmp_pa
         assert (done.stdout, done.stderr, done.returncode) == ("locked\n", "", 0), preload
 
 
-def compiled(source: Path, folder: Path) -> str:
-    program = folder / source.stem
-    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
-    return str(program)
-
-
 def environment_with(library: Path, settings: str) -> dict[str, str]:
     return {**os.environ, "LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings}
 
@@ -192,7 +177,7 @@ def environment_with(library: Path, settings: str) -> dict[str, str]:
 def test_free_memory_that_waits_does_not_count_in_a_container(
     group: Group, library: Path, tmp_path: Path
 ) -> None:
-    load = [compiled(ROOT / "benchmarks" / "container_load.c", tmp_path), "320"]
+    load = [str(compiled(ROOT / "benchmarks/container_load.c", tmp_path)), "320"]
     waits, limit = "decay_ms:10000", 512  # longer than a phase takes, on any machine
     free = environment_with(library, f"{waits},memory_limit:none")
     alone = subprocess.run(load, env=free, check=True, capture_output=True, text=True)

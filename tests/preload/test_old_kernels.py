@@ -6,7 +6,6 @@ library, and what needs a later kernel says so in one line.
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,13 +13,13 @@ from pathlib import Path
 
 import pytest
 from checking import check_same_with_and_without
-from comparison import PROGRAMS_FOLDER, Program
+from comparison import Program
 from heapfit import paths
+from subjects import compiled, run
 from test_programs import PROGRAMS, PYTHON
 
 pytestmark = pytest.mark.full
 
-TIMEOUT_S = 60
 NO_FILTER = 77  # of programs/old_kernel.c
 
 # Each has several processes.
@@ -32,9 +31,7 @@ Launcher = Callable[[list[str]], list[str]]
 
 @pytest.fixture(scope="session")
 def on_old_kernel(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
-    launcher = tmp_path_factory.mktemp("old") / "old_kernel"
-    source = PROGRAMS_FOLDER / "old_kernel.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", source, "-o", launcher], check=True)
+    launcher = compiled("old_kernel.c", tmp_path_factory.mktemp("old"))
     tried = subprocess.run([launcher, "true"], stderr=subprocess.PIPE, text=True)
     if tried.returncode == NO_FILTER:
         pytest.skip(f"here {tried.stderr.strip()}")
@@ -59,20 +56,14 @@ def test_behaves_the_same(
 @pytest.mark.parametrize(
     ("variant", "variables", "line"),
     [
-        ("default", {"HEAPFIT_OPTIONS": "control:on"}, f"heapfit: no control: {NEEDS_5_9}\n"),
+        ("default", {"settings": "control:on"}, f"heapfit: no control: {NEEDS_5_9}\n"),
         ("record", {}, f"heapfit: no recording: {NEEDS_5_9}\n"),
     ],
 )
 def test_what_needs_a_later_kernel_says_so(
     variant: str, variables: dict[str, str], line: str, on_old_kernel: Launcher, tmp_path: Path
 ) -> None:
-    preload = {"LD_PRELOAD": str(paths.library(variant))}
-    recording = {"HEAPFIT_RECORD": str(tmp_path / "trace.hft")}
-    result = subprocess.run(
-        on_old_kernel([PYTHON, "-c", "print(sum(range(1000)))"]),
-        env={**os.environ, **preload, **recording, **variables},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    words = on_old_kernel([PYTHON, "-c", "print(sum(range(1000)))"])
+    variables = variables | {"HEAPFIT_RECORD": str(tmp_path / "trace.hft")}
+    result = run(*words, preload=paths.library(variant), **variables)
     assert (result.returncode, result.stdout, result.stderr) == (0, "499500\n", line)

@@ -3,34 +3,23 @@ may end the process for it."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from subjects import compiled, run
 
-PROGRAMS = Path(__file__).parent / "programs"
 NO_FILTER = 77  # of programs/apart.c
 
 
 @pytest.fixture(scope="session")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("apart") / "apart"
-    source = PROGRAMS / "apart.c"
-    subprocess.run(
-        ["/usr/bin/gcc", "-O1", "-fno-builtin", "-pthread", source, "-o", program], check=True
-    )
-    return program
-
-
-def run(apart: Path, way: str, library: Path) -> subprocess.CompletedProcess[str]:
-    environment = {"LD_PRELOAD": str(library)}
-    return subprocess.run([apart, way], env=environment, capture_output=True, text=True)
+    return compiled("apart.c", tmp_path_factory.mktemp("apart"), "-fno-builtin")
 
 
 def test_the_background_thread_has_descriptors_of_its_own(
     apart: Path, default_library: Path
 ) -> None:
-    done = run(apart, "descriptors", default_library)
+    done = run(apart, "descriptors", preload=default_library)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
@@ -38,7 +27,7 @@ def test_the_background_thread_has_descriptors_of_its_own(
 def test_the_background_thread_leaves_a_process_whose_filter_kills_for_opening_files(
     apart: Path, default_library: Path
 ) -> None:
-    done = run(apart, "filter", default_library)
+    done = run(apart, "filter", preload=default_library)
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)

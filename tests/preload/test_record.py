@@ -24,6 +24,7 @@ from heapfit import paths
 from heapfit.symbols import build_id
 from heapfit.trace.native import FREE, INNERMOST, MALLOC, REALLOC
 from heapfit.trace.sites import parse_mappings
+from subjects import compiled
 from trace_file import Trace, read_trace
 
 pytestmark = pytest.mark.full
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.full
 # As in programs/record_subject.c.
 SIZE, BLOCKS, CODE = 1000003, 100, 7
 
-SUBJECT = Path(__file__).parent / "programs/record_subject.c"
 IS_ROOT = os.geteuid() == 0
 PATIENCE_S = 60
 FORKS = 8
@@ -45,9 +45,7 @@ def recorder() -> Path:
 
 @pytest.fixture(scope="session")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("record") / "subject"
-    subprocess.run(["gcc", "-O1", "-pthread", SUBJECT, "-o", program], check=True)
-    return program
+    return compiled("record_subject.c", tmp_path_factory.mktemp("record"))
 
 
 @dataclass(frozen=True)
@@ -101,7 +99,7 @@ class Recording:
     def whole(self, suffix: str = "") -> Trace:
         trace = self.trace(suffix)
         assert not trace.is_damaged()
-        assert trace.end is not None
+        assert trace.end
         assert trace.end["events"] == len(trace.events)
         assert trace.end["lost"] == 0
         return trace
@@ -172,7 +170,6 @@ def test_a_recording_holds_what_the_program_did(recording: Recording) -> None:
     assert recording.files() == ["trace.hft"]
     assert batches(trace) == {1: BLOCKS}
     assert freed_after_birth(trace)
-    assert trace.end is not None
     assert trace.end["reason"] == "exit"
     assert recording.file.stat().st_mode & 0o777 == 0o600
 
@@ -229,10 +226,8 @@ def test_each_form_of_allocating_and_freeing_is_noted_once(
     recording: Recording, tmp_path: Path
 ) -> None:
     """Also where a new-handler throws; and what fails is noted where that is returned."""
-    program = tmp_path / "forms"
-    source = SUBJECT.with_name("record_forms.cpp")
-    options = ["-std=c++17", "-fno-builtin", "-w"]
-    subprocess.run(["g++", *options, source, "-o", program], check=True)
+    flags = ["-std=c++17", "-fno-builtin", "-w", "-O0"]
+    program = compiled("record_forms.cpp", tmp_path, *flags)
     result = _run([program], recording.environment(""))
     assert (result.returncode, result.stderr) == (0, "")
     trace = recording.whole()
@@ -299,7 +294,6 @@ def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
     recording.run("exits", way)
     trace = recording.whole()
     assert batches(trace) == {1: BLOCKS}
-    assert trace.end is not None
     assert trace.end["reason"] == way
 
 
@@ -317,7 +311,6 @@ def test_a_signal_that_ends_the_program_ends_the_file_too(
     assert recording.run("ended", number.value).returncode == -number
     trace = recording.whole()
     assert batches(trace) == {1: BLOCKS}
-    assert trace.end is not None
     assert trace.end["reason"] == number.name
 
 
@@ -346,7 +339,7 @@ def test_a_killed_program_leaves_all_that_it_did_until_shortly_before(
         process.wait()
     trace = recording.trace()
     assert batches(trace) == {1: BLOCKS}
-    assert trace.end is None
+    assert not trace.end
 
 
 @pytest.mark.gate
@@ -354,7 +347,6 @@ def test_the_main_thread_may_leave_before_others(recording: Recording) -> None:
     recording.run("main_leaves")
     trace = recording.whole()
     assert batches(trace) == {1: BLOCKS, 2: 3 * BLOCKS}
-    assert trace.end is not None
     assert trace.end["reason"] == "exit"
 
 
@@ -382,7 +374,6 @@ def test_a_program_that_takes_the_place_gets_a_file_of_its_own(
     recording.run("exec", way)
     assert recording.files() == ["trace.hft", "trace.hft.2"]
     first, second = recording.whole(), recording.whole(".2")
-    assert first.end is not None
     assert first.end["reason"] == "exec"
     assert first.info["pid"] == second.info["pid"]
     assert (batches(first), batches(second)) == ({1: BLOCKS}, {1: BLOCKS})
@@ -395,7 +386,6 @@ def test_a_recording_goes_on_when_an_exec_fails(recording: Recording) -> None:
     recording.run("exec_fails")
     trace = recording.whole()
     assert batches(trace) == {1: BLOCKS, 2: BLOCKS, 3: BLOCKS}
-    assert trace.end is not None
     assert trace.end["reason"] == "exit"
 
 
@@ -443,14 +433,13 @@ def test_a_daemon_keeps_nothing_of_its_callers_open(recording: Recording) -> Non
     result = _run(words, recording.environment("children:on"))
     assert (result.returncode, result.stdout, result.stderr) == (0, "worked 1\n", "")
     main = recording.whole()
-    assert main.end is not None
     assert main.end["reason"] == "daemon"
     assert batches(main) == {1: BLOCKS}
     await_true(lambda: len(recording.files()) == 2)
     other = recording.files()[1].removeprefix("trace.hft")
     await_true(lambda: 2 in batches(recording.trace(other)))
     go.touch()
-    await_true(lambda: recording.trace(other).end is not None)
+    await_true(lambda: bool(recording.trace(other).end))
     assert batches(recording.whole(other)) == {2: BLOCKS, 3: BLOCKS}
 
 
@@ -467,7 +456,6 @@ def test_a_limit_on_the_size_of_files_ends_the_recording_alone(recording: Record
     assert recording.file.stat().st_size <= limit
     trace = recording.trace()
     assert not trace.is_damaged()
-    assert trace.end is not None
     assert "limit on the size of files" in trace.end["reason"]
     assert len(trace.events) > 10_000
 
@@ -506,9 +494,8 @@ def test_the_recorders_thread_takes_no_signal(recording: Recording) -> None:
 
 @pytest.mark.skipif(not IS_ROOT, reason="only root may give a program other rights")
 def test_a_program_with_other_rights_is_not_recorded(recording: Recording, tmp_path: Path) -> None:
-    program = tmp_path / "privileged"
-    link = [f"-Wl,-rpath,{recording.recorder.parent}", str(recording.recorder)]
-    subprocess.run(["gcc", "-pthread", SUBJECT, *link, "-o", program], check=True)
+    link = [f"-Wl,-rpath,{recording.recorder.parent}", recording.recorder]
+    program = compiled("record_subject.c", tmp_path, *link, to="privileged")
     environment = recording.environment("")
     del environment["LD_PRELOAD"]
     assert _run([program, "secure"], environment).stdout == "secure 0\nworked 1\n"
@@ -589,7 +576,7 @@ def test_a_program_does_not_wait_for_ever_for_a_recorder_that_is_stuck(
         assert process.stdout.read() == "worked 1\n"
         assert process.stderr is not None
         assert "the recording ended early: the file took nothing" in process.stderr.read()
-    assert recording.trace().end is None
+    assert not recording.trace().end
 
 
 def test_a_recording_over_another_allocator(recording: Recording) -> None:
@@ -624,7 +611,6 @@ def test_recordings_one_after_the_other(recording: Recording) -> None:
             answer = ask(process, "stop")
             assert (answer["ok"], answer["recording"]) == (True, False)
             trace = recording.whole(suffix)
-            assert trace.end is not None
             assert trace.end["reason"] == "stop"
         assert ask(process, "stop")["ok"]
         ask(process, "start")
@@ -637,9 +623,8 @@ def test_recordings_one_after_the_other(recording: Recording) -> None:
 def test_a_recording_may_end_by_itself(recording: Recording) -> None:
     with recording.running("wait", options="seconds:1") as process:
         await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
-        await_true(lambda: recording.trace().end is not None)
+        await_true(lambda: bool(recording.trace().end))
         assert not ask(process, "status")["recording"]
     trace = recording.whole()
     assert batches(trace) == {1: BLOCKS}
-    assert trace.end is not None
     assert trace.end["reason"] == "the time is over"

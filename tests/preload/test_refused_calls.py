@@ -18,8 +18,8 @@ from pathlib import Path
 
 import process_groups
 import pytest
-from comparison import PROGRAMS_FOLDER
 from heapfit import paths
+from subjects import compiled
 
 pytestmark = pytest.mark.full
 
@@ -33,56 +33,30 @@ LOADER_ALONE = ("-E", "LD_TRACE_LOADED_OBJECTS=1")
 # Without these there may be no memory; without any other there is.
 MEMORY = {"mmap": "ENOMEM", "mprotect": "ENOMEM"}
 # Where the loader and the C library have no use for a program without it, the library has.
-OTHERS = {
-    "munmap": "ENOMEM",
-    "mremap": "ENOMEM",
-    "madvise": "ENOMEM",
-    "mincore": "ENOSYS",
-    "sysinfo": "EPERM",
-    "prlimit64": "EPERM",
-    "openat": "EMFILE",
-    "read": "EIO",
-    "newfstatat": "EACCES",
-    "fcntl": "EMFILE",
-    "getrandom": "ENOSYS",
-    "sched_getaffinity": "EPERM",
-    "sched_setscheduler": "EPERM",
-    "setpriority": "EPERM",
-    "prctl": "EPERM",
-    "rt_sigprocmask": "EINVAL",
-    "tgkill": "EPERM",
-    "clone": "EAGAIN",
-    "clone3": "EAGAIN",
-    "close_range": "EMFILE",
-    "dup2": "EBADF",
-    "close": "EIO",
-    "pread64": "EIO",
-    "write": "ENOSPC",
-    "lseek": "ESPIPE",
-    "ftruncate": "EIO",
-    "unlinkat": "EACCES",
-    "getcwd": "ENOENT",
-    "readlink": "EACCES",
-    "getdents64": "EIO",
-    "memfd_create": "EMFILE",
-    "pipe2": "EMFILE",
-    "process_vm_readv": "EPERM",
-    "membarrier": "EPERM",
-    "rt_sigaction": "EINVAL",
-    "getpriority": "ESRCH",
-    "sched_getscheduler": "EPERM",
-    "sched_setaffinity": "EPERM",
-    "connect": "ECONNREFUSED",
-    "ppoll": "EINTR",
-    "socket": "EMFILE",
-    "bind": "EADDRINUSE",
-    "listen": "EPERM",
-    "accept4": "EMFILE",
-    "poll": "ENOMEM",
-    "recvfrom": "ECONNRESET",
-    "sendto": "EPIPE",
-    "getsockopt": "EPERM",
+BY_ERROR = {
+    "ENOMEM": "munmap mremap madvise poll",
+    "ENOSYS": "mincore getrandom",
+    "EPERM": (
+        "sysinfo prlimit64 sched_getaffinity sched_setscheduler setpriority prctl tgkill "
+        "process_vm_readv membarrier sched_getscheduler sched_setaffinity listen getsockopt"
+    ),
+    "EMFILE": "openat fcntl close_range memfd_create pipe2 socket accept4",
+    "EIO": "read close pread64 ftruncate getdents64",
+    "EACCES": "newfstatat unlinkat readlink",
+    "EINVAL": "rt_sigprocmask rt_sigaction",
+    "EAGAIN": "clone clone3",
+    "EBADF": "dup2",
+    "ENOSPC": "write",
+    "ESPIPE": "lseek",
+    "ENOENT": "getcwd",
+    "ESRCH": "getpriority",
+    "ECONNREFUSED": "connect",
+    "EINTR": "ppoll",
+    "EADDRINUSE": "bind",
+    "ECONNRESET": "recvfrom",
+    "EPIPE": "sendto",
 }
+OTHERS = {call: error for error, calls in BY_ERROR.items() for call in calls.split()}
 CALLS = {**MEMORY, **OTHERS}
 # What is made only once another call has been refused.
 ONLY_AFTER = {
@@ -96,18 +70,12 @@ ONLY_AFTER = {
 IN_TURN = 40
 FROM_ON = (1, 2, 4, 8, 16, 32)
 
-# ---- what the libraries can ask of the kernel, but is not refused here, and why
-
-
 _CALL = re.compile(r"^(\d+) +([a-z_0-9]+)\(")
 
 
 @pytest.fixture(scope="session")
 def subject(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    program = tmp_path_factory.mktemp("refused") / "refused"
-    source = PROGRAMS_FOLDER / "refused.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
-    return program
+    return compiled("refused.c", tmp_path_factory.mktemp("refused"))
 
 
 @dataclass(frozen=True)

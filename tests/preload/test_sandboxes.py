@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from checking import check_same_with_and_without
-from comparison import PROGRAMS_FOLDER, TIMEOUT_S, Program
+from comparison import Program
+from subjects import compiled, run
 from test_programs import PROGRAMS
 
 pytestmark = pytest.mark.full
@@ -40,15 +41,6 @@ def numbers_of_calls() -> dict[str, int]:
     return {name: int(number) for name, number in pairs}
 
 
-@pytest.fixture(scope="session")
-def phases(tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """Threads that take and free 40 MiB, so that all is done that is done for large heaps."""
-    program = tmp_path_factory.mktemp("phases") / "phases"
-    source = PROGRAMS_FOLDER / "phases.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
-    return Program("phases", [str(program), "40"], {"phases"}, ["gcc", "libc6-dev"])
-
-
 def named(name: str, phases: Program) -> Program:
     return next(each for each in [phases, *PROGRAMS] if each.name == name)
 
@@ -58,16 +50,11 @@ def test_a_program_that_confines_itself_may_leave_out_all_calls_but_those_that_a
     settings: str, library: Path, tmp_path: Path
 ) -> None:
     """Its own calls are few, so that they do not hide what the library makes."""
-    program = tmp_path / "confined"
-    source = PROGRAMS_FOLDER / "confined.c"
-    subprocess.run(["/usr/bin/gcc", "-O1", "-pthread", source, "-o", program], check=True)
+    program = compiled("confined.c", tmp_path)
     hardened = {"rt_sigaction"} if "hardened" in library.name else set()
     numbers = numbers_of_calls()
     words = [str(numbers[call]) for call in documented_calls() | hardened if call in numbers]
-    environment = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": settings}
-    done = subprocess.run(
-        [program, *words], env=environment, capture_output=True, text=True, timeout=TIMEOUT_S
-    )
+    done = run(program, *words, preload=library, settings=settings)
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

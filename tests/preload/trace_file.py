@@ -30,7 +30,7 @@ class Event(NamedTuple):
 @dataclass
 class Trace:
     info: dict[str, Any] = field(default_factory=dict)
-    end: dict[str, Any] | None = None
+    end: dict[str, Any] = field(default_factory=dict)  # empty where there is none
     threads: list[Thread] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
@@ -52,7 +52,13 @@ def read_trace(path: Path) -> Trace:
         events = list(_events(reader))
         sites = [(0, 0), *((caller, address) for caller, _, address in reader.sites().tolist())]
         return Trace(
-            reader.info, reader.end, reader.threads, events, reader.modules, sites, reader.problems
+            reader.info,
+            reader.end or {},
+            reader.threads,
+            events,
+            reader.modules,
+            sites,
+            reader.problems,
         )
 
 

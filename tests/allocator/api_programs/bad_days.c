@@ -3,20 +3,6 @@
  */
 #include "forking.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 enum { PATIENCE_S = 200, CHILD_PATIENCE_S = 60 };
 
 /* ---- a handler of fork that ends the process ------------------------------------------------------------------------ */

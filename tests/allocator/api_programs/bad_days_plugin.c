@@ -4,10 +4,6 @@
  */
 #include "forking.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The C library's, by which C++ registers a destructor: the library stays until the last of them has run. */
 int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *library);
 extern void *__dso_handle;

@@ -6,19 +6,6 @@
  */
 #include "forking.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 enum { PATIENCE_S = 400, CHILD_PATIENCE_S = 120 };
 
 /* ---- children ------------------------------------------------------------------------------------------------------- */

@@ -2,11 +2,25 @@
 #ifndef FORKING_H
 #define FORKING_H
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* forking_handlers.c, a library that forking.c is linked with. Its constructor registers handlers of fork, which call these;
  * so early that they run inside those of a malloc that is preloaded. */

@@ -1,8 +1,5 @@
 #include "forking.h"
 
-#include <pthread.h>
-#include <stddef.h>
-
 struct forking_handlers forking_handlers;
 
 static void prepare(void)

@@ -1,14 +1,5 @@
 #include "forking.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 void require(bool holds, const char *what)
 {
     if (holds) return;

@@ -3,13 +3,7 @@
  *     address_space start MIB    limits itself, starts anew, and prints how many MiB it got in small objects
  *     address_space later        has had 1200 MiB when it limits itself to 4 GiB; then another mapping and a thread are wanted
  */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "system.h"
 
 #define MIB ((size_t)1 << 20)
 

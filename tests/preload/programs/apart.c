@@ -3,20 +3,7 @@
  * A program of two threads frees so much that the background thread comes. `descriptors` waits until that one has at most one file
  * open in a table of its own, while the program has many. `filter` then puts all threads behind a filter that kills for opening
  * files, and waits until the background thread has left. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "system.h"
 
 enum { OBJECTS = 400, OBJECT_SIZE = 100 << 10, OPEN = 8, NO_FILTER = 77 };
 

@@ -1,21 +1,8 @@
 /* Programs to be recorded while they run: the first argument says which, the others how. Each goes on until its standard input ends or
  * says so, checks itself all the time, prints what came of it and exits with 0 if that was right. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "system.h"
+
 #include <sys/epoll.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 static _Atomic(int) over;
 

@@ -5,12 +5,7 @@
  *     attached_scopes mappings COUNT   it has so many mappings below its libraries
  *
  * Reads a number and allocates as many blocks of BLOCK bytes, then says "done", until there is nothing to read. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
+#include "system.h"
 
 enum { BLOCK = 12345 };
 

@@ -1,18 +1,6 @@
 /* A program that puts itself, with all its threads, behind a filter that kills for each system call that is not named, and then only
  * allocates and frees: confined NUMBER... Its own calls must be among those that are named. */
-#define _GNU_SOURCE
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include "system.h"
 
 enum { CALLS_MAX = 100, THREADS = 2, HELD = 256, STEPS = 60000 };
 

@@ -1,8 +1,5 @@
 /* Holds objects of all sizes, says where each is and what it holds, and waits to be looked at. */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "system.h"
 
 static char *hold(size_t size, const char *text)
 {

@@ -1,10 +1,6 @@
 /* A program, a library of its own that opens plug-ins, and a plug-in, which shares objects with the program. The library finds the
  * plug-in by its DT_RUNPATH alone, which the dynamic linker knows only if it sees who calls dlopen. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "system.h"
 
 #if defined(PLUGIN)
 void *plugin_make(void)

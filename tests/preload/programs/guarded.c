@@ -1,9 +1,6 @@
 /* Makes one kind of mistake with small objects, again and again, as a service does that is asked the same thing: most do no harm
  * that shows. Ends by itself when none is noticed. */
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "system.h"
 
 enum { REQUESTS = 2000000, NAME = 48 };
 

@@ -1,9 +1,7 @@
 /* Prints how often the objects of the process were gone through, under the dynamic linker's lock, while it allocated. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
+#include "system.h"
+
 #include <link.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 static volatile int asked; /* malloc is declared not to call what is here */
 

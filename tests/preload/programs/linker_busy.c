@@ -1,12 +1,8 @@
 /* A thread that has the dynamic linker's lock nearly all the time, in a process that forks: the children allocate at places of the
  * program where nobody has before. */
-#define _GNU_SOURCE
+#include "system.h"
+
 #include <link.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { CHILDREN = 20, DEPTH = 12, CHILD_SECONDS = 60 };
 

@@ -3,16 +3,9 @@
  * A filter answers as that kernel would: ENOSYS to every later system call, EINVAL to later kinds of advice and of moving
  * pages. Calls that came after 4.18 have the same numbers on all processors, from 424 (pidfd_send_signal, Linux 5.1) on.
  */
-#define _GNU_SOURCE
-#include <errno.h>
+#include "system.h"
+
 #include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 enum {
     FIRST_LATER_CALL = 424,

@@ -1,12 +1,7 @@
 /* Holds at most the same amount of memory all the time, in objects of another size in each phase, made by a thread of its own
  * that ends, and freed by the main one: phases MIB. A further thread sleeps meanwhile. After each round, all that is free is asked
  * back, and at the end no memory is left. */
-#include <malloc.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
+#include "system.h"
 
 enum { PHASES = 9, MIB = 1024 * 1024 };
 

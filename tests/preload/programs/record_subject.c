@@ -1,29 +1,15 @@
 /* A program that is recorded while it does what may go wrong: `record_subject WAY [ARGUMENT...]`. What it allocates has sizes
  * that nobody else's has, so that a test finds it in the recording, and what it prints tells whether it was disturbed.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
+#include "system.h"
+
 #include <linux/close_range.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <signal.h>
 #include <spawn.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { SIZE = 1000003, BLOCKS = 100, CODE = 7 };
 
-static char *program;
+static char *program, **arguments; /* those of the way */
 
 static void require(int condition, const char *what)
 {
@@ -69,13 +55,12 @@ static int wait_for(pid_t child)
 
 /* ---- ends ------------------------------------------------------------------------------------------------------------ */
 
-static void way_return(char **arguments)
+static void way_return(void)
 {
-    (void)arguments;
     work(1);
 }
 
-static void way_exits(char **arguments)
+static void way_exits(void)
 {
     work(1);
     fflush(stdout);
@@ -97,10 +82,9 @@ static struct sigaction swap(int number, void (*handler)(int))
 }
 
 /* What it has set, and the default, is what it is told, by either function. */
-static void way_defaults(char **arguments)
+static void way_defaults(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
-    (void)arguments;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         int number = numbers[i];
         struct sigaction now;
@@ -114,7 +98,7 @@ static void way_defaults(char **arguments)
 }
 
 /* It ends by the signal that is named, which it has handled before. */
-static void way_ended(char **arguments)
+static void way_ended(void)
 {
     int number = atoi(arguments[0]);
     work(1);
@@ -126,9 +110,8 @@ static void way_ended(char **arguments)
 }
 
 /* A child of its own ends, and is seen to end, by a signal; it goes on. */
-static void way_child_ended(char **arguments)
+static void way_child_ended(void)
 {
-    (void)arguments;
     work(1);
     pid_t child = fork();
     if (child == 0)
@@ -144,18 +127,16 @@ static void *exit_there(void *unused)
     exit(CODE);
 }
 
-static void way_exit_in_thread(char **arguments)
+static void way_exit_in_thread(void)
 {
     pthread_t thread;
-    (void)arguments;
     work(1);
     pthread_create(&thread, NULL, exit_there, NULL);
     for (;;) pause();
 }
 
-static void way_reallocs(char **arguments)
+static void way_reallocs(void)
 {
-    (void)arguments;
     void *(*volatile resize)(void *, size_t) = realloc;
     char *block = resize(allocate(SIZE + 50), SIZE + 51);
     require(resize(block, SIZE_MAX / 2) == NULL, "too much");
@@ -180,13 +161,13 @@ static __attribute__((noinline)) unsigned wind(uint64_t number, int calls)
 }
 
 /* Allocates, each time at the end of another chain of 64 calls. */
-static void way_winding(char **arguments)
+static void way_winding(void)
 {
     for (uint64_t i = 1, count = strtoull(arguments[0], NULL, 10); i <= count; i++)
         require(wind(i * UINT64_C(0x9E3779B97F4A7C15), 64) == 65, "calls");
 }
 
-static void way_wait(char **arguments)
+static void way_wait(void)
 {
     work(1);
     fflush(stdout);
@@ -196,13 +177,13 @@ static void way_wait(char **arguments)
     work(2);
 }
 
-static void way_churn(char **arguments)
+static void way_churn(void)
 {
     churn(atol(arguments[0]));
     work(1);
 }
 
-static void way_churn_after(char **arguments)
+static void way_churn_after(void)
 {
     wait_for_file(arguments[0]);
     churn(atol(arguments[1]));
@@ -211,7 +192,7 @@ static void way_churn_after(char **arguments)
 
 /* ---- other programs --------------------------------------------------------------------------------------------------- */
 
-static void way_exec(char **arguments)
+static void way_exec(void)
 {
     char *words[] = {program, "return", NULL};
     work(1);
@@ -223,9 +204,8 @@ static void way_exec(char **arguments)
     require(0, "exec");
 }
 
-static void way_exec_fails(char **arguments)
+static void way_exec_fails(void)
 {
-    (void)arguments;
     work(1);
     require(execl("/nowhere/at/all", "all", (char *)NULL) == -1 && errno == ENOENT, "execl");
     work(2);
@@ -245,10 +225,9 @@ static void *fail_slowly(void *unused)
     return unused;
 }
 
-static void way_work_while_exec_fails(char **arguments)
+static void way_work_while_exec_fails(void)
 {
     pthread_t thread;
-    (void)arguments;
     work(1);
     pthread_create(&thread, NULL, fail_slowly, NULL);
     work(2);
@@ -257,9 +236,8 @@ static void way_work_while_exec_fails(char **arguments)
     work(3);
 }
 
-static void way_vfork(char **arguments)
+static void way_vfork(void)
 {
-    (void)arguments;
     work(1);
     fflush(stdout);
     pid_t child = vfork();
@@ -295,7 +273,7 @@ static void *churn_until_stop(void *unused)
 
 enum { CHURNERS = 3 };
 
-static void way_fork(char **arguments)
+static void way_fork(void)
 {
     pthread_t threads[CHURNERS];
     for (int i = 0; i < CHURNERS; i++) pthread_create(&threads[i], NULL, churn_until_stop, NULL);
@@ -330,7 +308,7 @@ static void fork_in_handler(int number)
 }
 
 /* In a program of one thread a handler may fork, whatever it has interrupted. */
-static void way_forks_in_handlers(char **arguments)
+static void way_forks_in_handlers(void)
 {
     const struct itimerval never = {0};
     int resizes = strcmp(arguments[0], "realloc") == 0;
@@ -347,7 +325,7 @@ static void way_forks_in_handlers(char **arguments)
     work(1);
 }
 
-static void way_daemon(char **arguments)
+static void way_daemon(void)
 {
     work(1);
     fflush(stdout);
@@ -368,10 +346,9 @@ static void *outlive_main(void *unused)
     return NULL; /* the output's buffer is written by the exit handlers */
 }
 
-static void way_main_leaves(char **arguments)
+static void way_main_leaves(void)
 {
     pthread_t thread;
-    (void)arguments;
     work(1);
     for (int i = 0; i < 3; i++) pthread_create(&thread, NULL, outlive_main, NULL);
     pthread_exit(NULL);
@@ -383,7 +360,7 @@ static void *short_thread(void *number)
     return NULL;
 }
 
-static void start_short_threads(char **arguments)
+static void start_short_threads(void)
 {
     int count = atoi(arguments[0]);
     for (int i = 0; i < count; i += 4) {
@@ -396,12 +373,12 @@ static void start_short_threads(char **arguments)
 }
 
 /* How much address space there is in the end depends on how many there were at a time, not in all. */
-static void way_many_threads(char **arguments)
+static void way_many_threads(void)
 {
     const size_t most = (size_t)400 << 20;
     size_t pages = 0;
     mallopt(M_ARENA_MAX, 1); /* each of the C library's takes 64 MiB */
-    start_short_threads(arguments);
+    start_short_threads();
     FILE *sizes = fopen("/proc/self/statm", "r");
     require(sizes != NULL && fscanf(sizes, "%zu", &pages) == 1, "statm");
     fclose(sizes);
@@ -410,10 +387,9 @@ static void way_many_threads(char **arguments)
 
 /* ---- the world around ------------------------------------------------------------------------------------------------------ */
 
-static void way_close_all(char **arguments)
+static void way_close_all(void)
 {
     int out = dup2(1, 3);
-    (void)arguments;
     work(1);
     fflush(stdout);
     require(syscall(SYS_close_range, 4u, ~0u, 0u) == 0, "close_range");
@@ -436,10 +412,9 @@ static void handle(int number)
     if (syscall(SYS_gettid) != getpid()) handled_elsewhere++;
 }
 
-static void way_signals(char **arguments)
+static void way_signals(void)
 {
     sigset_t set, pending;
-    (void)arguments;
     signal(SIGUSR1, handle);
     sigemptyset(&set);
     sigaddset(&set, SIGUSR1);
@@ -455,17 +430,15 @@ static void way_signals(char **arguments)
     printf("handled %d, elsewhere %d\n", handled, handled_elsewhere);
 }
 
-static void way_secure(char **arguments)
+static void way_secure(void)
 {
-    (void)arguments;
     printf("secure %d\n", getauxval(AT_SECURE) != 0);
     work(1);
 }
 
 /* Prints its environment but for what the test itself sets. */
-static void way_environment(char **arguments)
+static void way_environment(void)
 {
-    (void)arguments;
     for (char **at = environ; *at != NULL; at++)
         if (strncmp(*at, "HEAPFIT", 7) != 0 && strncmp(*at, "LD_PRELOAD", 10) != 0) puts(*at);
     require(setenv("HEAPFIT_NEW", "1", 1) == 0 && clearenv() == 0 && setenv("HEAPFIT_NEW", "2", 1) == 0, "environment");
@@ -473,7 +446,7 @@ static void way_environment(char **arguments)
 
 static const struct way {
     const char *name;
-    void (*go)(char **arguments);
+    void (*go)(void);
 } ways[] = {
     {"return", way_return},
     {"exits", way_exits},
@@ -501,12 +474,13 @@ static const struct way {
     {"environment", way_environment},
 };
 
-int main(int count, char **arguments)
+int main(int count, char **words)
 {
-    program = arguments[0];
+    program = words[0];
+    arguments = words + 2;
     for (size_t i = 0; count > 1 && i < sizeof ways / sizeof *ways; i++) {
-        if (strcmp(arguments[1], ways[i].name) != 0) continue;
-        ways[i].go(arguments + 2);
+        if (strcmp(words[1], ways[i].name) != 0) continue;
+        ways[i].go();
         return CODE;
     }
     require(0, "there is no such way");

@@ -3,21 +3,11 @@
  * What is refused as by a full memory (NULL, ENOMEM) is counted, and the count printed at the end. Objects must hold what was
  * written into them whatever happens: exit code 1 otherwise, and if an allocation fails in another way.
  */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "system.h"
+
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { OBJECTS = 400, THREADS = 3, KIB = 1024, MIB = 1024 * 1024, ANSWER_SECONDS = 5 };
 

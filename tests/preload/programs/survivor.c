@@ -1,11 +1,8 @@
 /* Survives its faults by a handler of its own, which was there before ours: in so many threads, each so often. They come from objects
  * that were freed, or have no bytes. */
-#include <pthread.h>
+#include "system.h"
+
 #include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 int hf_option_set(const char *name, const char *value) __attribute__((weak));
 
