@@ -167,7 +167,7 @@ static void keep(void *unused)
     }
     set_state(ENDING);
     if (redirects) have_looked(true);
-    if (writer_end()) set_state(IDLE);
+    if (writer_end("stop")) set_state(IDLE);
 }
 
 void attach_fork_child(void)
@@ -212,7 +212,7 @@ EXPORT const char *heapfit_record_attach(const char *options, const char *path)
     else if (!record_settings_give(options, path)) wrong = "the path or the options are too long";
     else wrong = begin();
     if (wrong != NULL) {
-        if (writer_is_ours()) writer_end();
+        if (writer_is_ours()) writer_end("stop");
         set_state(IDLE);
         return wrong;
     }

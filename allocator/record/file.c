@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 struct record_file record_file;
@@ -27,6 +28,7 @@ static const char *base; /* of the path in the settings: what follows the folder
 static int file = -1;
 static uint32_t blocks; /* in the file and in the buffer */
 static uint64_t written; /* bytes in the file */
+static uint64_t began_ns; /* processor time of the program when the file was opened */
 static uint64_t ended_at; /* where the TRACE_END stands; 0: there is none */
 static size_t buffered;
 static uint8_t buffer[BUFFER_BYTES];
@@ -145,6 +147,7 @@ static size_t whole_blocks(size_t size)
 }
 
 static void put_end(const char *reason);
+static uint64_t program_ns(void);
 
 void file_close(void)
 {
@@ -258,6 +261,7 @@ bool file_open(void)
     uint64_t lost = atomic_load_explicit(&record_lost, memory_order_relaxed);
     record_file = (struct record_file){.open = true, .number = record_file.number, .lost_before = lost};
     written = ended_at = blocks = 0;
+    began_ns = program_ns();
     file = next_file();
     if (file < 0) {
         record_file.error = error_text(errno);
@@ -283,6 +287,19 @@ static bool write_to_buffer(struct json *json, const char *bytes, size_t size)
     return true;
 }
 
+static uint64_t processor_ns(clockid_t clock)
+{
+    struct timespec used = {0};
+    clock_gettime(clock, &used);
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
+/* What the process has used without this thread. */
+static uint64_t program_ns(void)
+{
+    return processor_ns(CLOCK_PROCESS_CPUTIME_ID) - processor_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
 /* Into the buffer, in which there is room. */
 static void put_end(const char *reason)
 {
@@ -294,6 +311,8 @@ static void put_end(const char *reason)
     json_number(&end.json, record_file.events);
     json_name(&end.json, "lost");
     json_number(&end.json, file_lost());
+    json_name(&end.json, "processor_ns");
+    json_number(&end.json, program_ns() - began_ns);
     json_close(&end.json, '}');
     json_end(&end.json);
     uint64_t tick = record_ticks();

@@ -456,10 +456,12 @@ static bool is_definition_elsewhere(const void *function)
     return there.dli_fbase != here.dli_fbase && (symbol == NULL || symbol->st_shndx != SHN_UNDEF);
 }
 
-void intercept_check(void)
+bool intercept_check(void)
 {
-    if (is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc")))
+    bool serves = !is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc"));
+    if (!serves)
         platform_message(
             "nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "
             "earlier in LD_PRELOAD");
+    return serves;
 }

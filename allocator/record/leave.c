@@ -35,13 +35,13 @@ bool leave_is_wanted(void)
 
 bool leave_is_decided(void)
 {
-    return atomic_load_explicit(&leave.now, memory_order_relaxed) == LEAVES; /* nothing goes with it */
+    return atomic_load_explicit(&leave.now, memory_order_acquire) == LEAVES; /* pairs with do_leave */
 }
 
-/* Relaxed: nothing goes with it, since it is R's end that is looked for. */
+/* Release: why it leaves goes with it (writer_end). */
 static void do_leave(void)
 {
-    atomic_store_explicit(&leave.now, LEAVES, memory_order_relaxed);
+    atomic_store_explicit(&leave.now, LEAVES, memory_order_release);
     platform_wake(&leave.now);
 }
 

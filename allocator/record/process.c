@@ -9,11 +9,15 @@
 #include "attach.h"
 #include "next.h"
 #include "note.h"
+#include "platform/namespaces.h"
 #include "python.h"
+#include "writer.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- forks ------------------------------------------------------------------------------------------------------------ */
@@ -31,12 +35,13 @@ static void forks_start(void)
     *(void **)&next.fork = next_symbol("fork");
 }
 
+static bool is_served = true; /* by us, as far as is known */
 static bool has_had_thread; /* here, or in the process that this is a copy of: the C library goes by that */
 
 static void has_forked(void)
 {
     attach_fork_child();
-    writer_fork_child(true);
+    writer_fork_child(is_served);
 }
 
 /* In a signal's handler that has interrupted malloc, the C library's fork would wait for ever: for a lock of its malloc that the
@@ -51,6 +56,36 @@ EXPORT pid_t fork(void)
     if (child == 0) attach_fork_child();
     if (child == 0) writer_fork_child(false);
     return child;
+}
+
+/* ---- namespaces ------------------------------------------------------------------------------------------------------- */
+
+/* What the kernel grants only to a process of one thread: meanwhile R is not there. It comes back with another file, where that can
+ * still be made. */
+static long alone(long number, long first, long second)
+{
+    bool records = recording_is_busy();
+    bool ended = writer_is_ours() && writer_thread_exists() && writer_end("unshare");
+    long result = platform_call(number, first, second);
+    int saved = errno;
+    if (ended) {
+        record_settings.first = false; /* the file that there is stays */
+        record_settings.quiet = true;
+        writer_start(records);
+    }
+    errno = saved;
+    return result;
+}
+
+EXPORT int unshare(int flags)
+{
+    return (int)(platform_unshares_alone(flags) ? alone(SYS_unshare, flags, 0) : platform_call(SYS_unshare, flags));
+}
+
+EXPORT int setns(int descriptor, int type)
+{
+    return (int)(platform_enters_alone(type) ? alone(SYS_setns, descriptor, type)
+                                             : platform_call(SYS_setns, descriptor, type));
 }
 
 /* ---- start, end ------------------------------------------------------------------------------------------------------ */
@@ -79,10 +114,11 @@ __attribute__((constructor)) static void process_start(void)
     if (late) return; /* heapfit_record_attach is called when this is done */
     record_settings_read();
     if (!record_settings_apply()) return;
-    intercept_check();
+    is_served = intercept_check();
     process_prepare();
     writer_start(!record_settings.later);
-    signals_start();
+    if (is_served) signals_start();
+    else writer_end("not served"); /* the file says so; a second thread would only be in the program's way */
 }
 
 __attribute__((destructor)) static void process_end(void)

@@ -16,6 +16,7 @@ static struct {
     _Atomic(int32_t) process; /* whose R is; 0: nobody's. Written before R is */
     _Atomic(int32_t) number; /* R's; 0: none. Written before P goes on from writer_start */
     _Atomic(uint32_t) ready; /* 1: R has begun to record, or found that it cannot */
+    _Atomic(const char *) why; /* R is to end; told with leave_now */
 } thread;
 
 /* ---- R -------------------------------------------------------------------------------------------------------------------- */
@@ -104,7 +105,8 @@ static void run(void *begin)
     if (apart) leave_stderr(); /* else it would be the program's */
     say_ready();
     while (prepared && !leave_is_decided()) (record_file.open ? record : rest)();
-    recording_end("exit");
+    const char *why = atomic_load_explicit(&thread.why, memory_order_relaxed); /* see leave_is_decided */
+    recording_end(why == NULL ? "exit" : why);
 }
 
 /* ---- P -------------------------------------------------------------------------------------------------------------------- */
@@ -145,14 +147,16 @@ void writer_start(bool begin)
             "the recording has not begun after 5 seconds, and the program goes on without it until it has");
 }
 
-bool writer_end(void)
+bool writer_end(const char *why)
 {
+    atomic_store_explicit(&thread.why, why, memory_order_relaxed); /* told with the next */
     leave_now();
     for (struct patience patience = patience_of(FINISH_MS); writer_thread_exists();) {
         if (is_over(&patience)) return false;
         leave_look_again();
     }
     leave_is_over();
+    atomic_store_explicit(&thread.why, NULL, memory_order_relaxed); /* nobody else is there */
     atomic_store_explicit(&thread.process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.number, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.ready, 0, memory_order_relaxed);
@@ -167,6 +171,7 @@ void writer_fork_child(bool may_allocate)
     whole_fork_child();
     sleep_fork_child();
     leave_fork_child();
+    atomic_store_explicit(&thread.why, NULL, memory_order_relaxed);
     atomic_store_explicit(&thread.process, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.number, 0, memory_order_relaxed);
     atomic_store_explicit(&thread.ready, 0, memory_order_relaxed);

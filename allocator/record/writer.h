@@ -58,7 +58,7 @@ ALWAYS_INLINE bool is_over(struct patience *patience)
 bool writer_is_ours(void); /* R is of this process, not of the one that this is a copy or a child of vfork of */
 bool writer_thread_exists(void);
 bool writer_listens(void); /* for who tells it what to do */
-bool writer_end(void); /* R ends, and another may be started; false: it is stuck */
+bool writer_end(const char *why); /* R ends, and with it a recording; another may be started. false: it is stuck */
 void writer_socket_name(char name[SOCKET_NAME_BYTES]); /* also R */
 
 /* recording.c. R: */

@@ -298,6 +298,36 @@ def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
 
 
 @pytest.mark.gate
+def test_a_process_is_of_one_thread_where_the_kernel_asks_for_that(recording: Recording) -> None:
+    """`unshare -U` failed, and so did Chromium, whose zygote makes a user namespace."""
+    recording.run("unshare")
+    first, second = recording.whole(), recording.whole(".2")
+    assert (batches(first), first.end["reason"]) == ({1: BLOCKS}, "unshare")
+    assert (batches(second), second.end["reason"]) == ({2: BLOCKS}, "exit")
+
+
+@pytest.mark.gate
+def test_a_program_whose_malloc_is_its_own_gets_no_thread(recording: Recording) -> None:
+    source = """#define _GNU_SOURCE
+        #include <sched.h>
+        #include <stddef.h>
+        char room[1 << 20];
+        size_t used;
+        void *malloc(size_t size) { used += (size + 15) & ~15UL; return room + used - size; }
+        void free(void *block) { (void)block; }
+        void *realloc(void *block, size_t size) { (void)block; return malloc(size); }
+        void *calloc(size_t count, size_t size) { return malloc(count * size); }
+        int main(void) { return unshare(CLONE_VM); }"""
+    program = recording.folder / "own"
+    command = ["gcc", "-fno-builtin", "-x", "c", "-o", program, "-"]
+    subprocess.run(command, input=source, text=True, check=True)
+    result = _run([program], recording.environment(""))
+    assert result.returncode == 0
+    assert "nothing can be recorded: another malloc" in result.stderr
+    assert recording.whole().end["reason"] == "not served"
+
+
+@pytest.mark.gate
 def test_exit_in_another_thread(recording: Recording) -> None:
     recording.run("exit_in_thread")
     assert batches(recording.whole()) == {1: BLOCKS}

@@ -54,6 +54,7 @@ class Recording(Record):
     started_unix_ns: int
     environment: dict[str, str]  # the variables that an interpreter's own allocator heeds
     duration_ns: int
+    processor_ns: int | None = None  # of the program's threads meanwhile; None: not known
     sample: int  # mean bytes between noted allocations; 0: each is there
     sites: int  # return addresses that were followed; 0: none
     threads: int

@@ -32,14 +32,15 @@ _TIMEOUT_S = 60.0
 # Reads sizes, prints what a block of each can hold: the least of several, since some allocators
 # give a free block whole when what they would cut off is too small to be one. malloc_usable_size
 # must come from the file that malloc comes from: another allocator's would read what is not there.
-# Dl_info begins with the file's name.
+# Dl_info begins with the file's name. The C library is named, for in an interpreter that is no
+# position-independent program malloc's address is that of a stub.
 _ASK = """
 import ctypes, json, sys
 def home(function):
     found = (ctypes.c_void_p * 4)()
     ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(found))
     return ctypes.string_at(found[0])
-library = ctypes.CDLL(sys.argv[1] or None)
+library = ctypes.CDLL(sys.argv[1] or "libc.so.6")
 malloc, free = library.malloc, library.free
 usable = getattr(library, "malloc_usable_size", None)
 if usable is None or home(usable) != home(malloc):

@@ -7,7 +7,16 @@ from typing import Any
 
 # Why recordings end with their programs, as the recorder says it. All else is before a program's
 # end: a disk that is full, a request, a time that is over, a part that was cut out.
-_ENDS_OF_PROGRAMS = ("exit", "_exit", "_Exit", "quick_exit", "SIGTERM", "SIGINT", "SIGHUP")
+_ENDS_OF_PROGRAMS = (
+    "exit",
+    "_exit",
+    "_Exit",
+    "quick_exit",
+    "SIGTERM",
+    "SIGINT",
+    "SIGHUP",
+    "not served",
+)
 # What tools write; of which recordings they made the file stands beside it.
 _WRITTEN_BY_TOOLS = ("written", "anonymised", "merged")
 NO_END = "it was cut short"

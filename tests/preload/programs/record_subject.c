@@ -192,6 +192,14 @@ static void way_churn_after(void)
 
 /* ---- other programs --------------------------------------------------------------------------------------------------- */
 
+/* What the kernel grants to a process of one thread alone. */
+static void way_unshare(void)
+{
+    work(1);
+    require(unshare(CLONE_VM) == 0, "unshare");
+    work(2);
+}
+
 static void way_exec(void)
 {
     char *words[] = {program, "return", NULL};
@@ -459,6 +467,7 @@ static const struct way {
     {"wait", way_wait},
     {"churn", way_churn},
     {"churn_after", way_churn_after},
+    {"unshare", way_unshare},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"work_while_exec_fails", way_work_while_exec_fails},

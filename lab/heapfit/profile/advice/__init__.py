@@ -20,7 +20,7 @@ KIB, MIB = 1 << 10, 1 << 20
 
 # What an allocation and its free take together in a slow allocator, without cache misses.
 PAIR_NS = 50
-# Of a core's time: below the first nobody sees it, from the second on it is worth a test.
+# Of the program's processor time: below the first nobody sees it, from the second a test pays.
 NEGLIGIBLE, WORTH_A_TEST = 0.01, 0.05
 # One name for half of a whole is where to look first.
 DOMINANT = 0.5
@@ -91,10 +91,42 @@ def replayed(recordings: Iterable[Recording], trace: str) -> str:
     return f"`heapfit replay {trace}`"
 
 
+# What noting an event takes of the program's threads, without and with call sites: 75 and 332
+# instructions (docs/results/record.md), about three in a nanosecond. Most of a program's time is
+# never taken for the recorder's.
+_EVENT_NS, _EVENT_WITH_SITE_NS = 25, 110
+_LEAST_OWN = 0.2
+
+
+def _own_ns(recording: Recording) -> float | None:
+    """Processor time of the program without what recording took; None: the file does not tell."""
+    used = recording.processor_ns
+    if not used:
+        return None
+    noting = recording.events * (_EVENT_WITH_SITE_NS if recording.sites else _EVENT_NS)
+    return max(used - noting, _LEAST_OWN * used)
+
+
+def _by_processor_time(profile: Profile) -> bool:
+    return all(each.processor_ns for each in profile.recordings)
+
+
 def per_second(number: float, profile: Profile) -> float:
-    """So many of the whole recording, a second."""
-    seconds = profile.totals.duration_ns / S
-    return number / seconds if seconds else 0.0
+    """So many of the whole recording, for each second of the program's processor time, which does
+    not depend on how busy the machine was; where a recording does not tell that, a second."""
+    known = [ns for each in profile.recordings if (ns := _own_ns(each)) is not None]
+    ns = sum(known) if _by_processor_time(profile) else profile.totals.duration_ns
+    return number * S / ns if ns else 0.0
+
+
+def each_second(profile: Profile) -> str:
+    """What `per_second` is for, in words."""
+    return "for each second of processor time" if _by_processor_time(profile) else "a second"
+
+
+def of_its_time(profile: Profile) -> str:
+    """What a part of `per_second`'s second is a part of."""
+    return "of the program's processor time" if _by_processor_time(profile) else "of a core"
 
 
 def power_of_two(number: int, least: int) -> int:

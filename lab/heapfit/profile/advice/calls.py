@@ -11,9 +11,11 @@ from heapfit.profile.advice import (
     Advice,
     S,
     do,
+    each_second,
     given,
     mend,
     none,
+    of_its_time,
     per_second,
     power_of_two,
     replayed,
@@ -26,7 +28,7 @@ from heapfit.text import capitalised, suffixed
 
 # ---------------------------------------------------------------------- sizes
 
-# Fewer cannot cost a part of a core that anybody sees, at a microsecond each.
+# Fewer for each second of processor time cost nothing that anybody sees, at a microsecond each.
 _LARGE_PER_S = 10_000
 # Four such blocks fill what a thread keeps of free spans by default (256 KiB).
 _LARGE_TO_KEEP = 64 * KIB
@@ -50,9 +52,10 @@ def sizes(profile: Profile, trace: str) -> Advice:
     ):
         return do(
             "thread_span_threshold",
-            f"{count(often)}/s allocations are above {size(LARGE_BYTES)}, {size(mean)} on "
-            f"average, and most die on their thread: `thread_span_threshold:{suffixed(wanted)}` "
-            "keeps them there without a lock, for up to that much memory in each thread.",
+            f"{count(often)} allocations {each_second(profile)} are above {size(LARGE_BYTES)}, "
+            f"{size(mean)} on average, and most die on their thread: "
+            f"`thread_span_threshold:{suffixed(wanted)}` keeps them there without a lock, "
+            "for up to that much memory in each thread.",
         )
     every = totals.allocations.objects
     small = 1 - large.objects / every if every else 0.0
@@ -70,8 +73,8 @@ _FAULT_NS = 500
 
 
 def _faults(profile: Profile) -> float:
-    """The part of a core that page faults of large blocks may take: of as much as there ever was
-    at once, each page is touched for the first time anyway."""
+    """The part of the program's time that page faults of large blocks may take: of as much as there
+    ever was at once, each page is touched for the first time anyway."""
     again = max(profile.totals.large.bytes - profile.peak.amount.bytes, 0)
     page = max(each.page_size for each in profile.recordings) or PAGE_BYTES
     return per_second(again / page, profile) * _FAULT_NS / S
@@ -83,36 +86,38 @@ def rate(profile: Profile, trace: str) -> Advice:
         asked = size(per_second(profile.totals.large.bytes, profile))
         return do(
             "another allocator",
-            f"{asked}/s are asked for in blocks above {size(LARGE_BYTES)}: if the program fills "
-            f"them, page faults take up to {percent(min(faults, 1.0))} of a core where such blocks "
-            "go back to the kernel at once. heapfit and tcmalloc keep them for a while, for that "
+            f"{asked} {each_second(profile)} are asked for in blocks above {size(LARGE_BYTES)}: if "
+            f"the program fills them, page faults take up to {percent(min(faults, 1.0))} "
+            f"{of_its_time(profile)} where such blocks go back to the kernel at once. heapfit and "
+            "tcmalloc keep them for a while, for that "
             "much memory: compare page faults, `heapfit compare -- CMD`.",
         )
-    often = profile.totals.per_second or 0.0
+    often = per_second(profile.totals.allocations.objects, profile)
     part = often * PAIR_NS / S
     about = "about " if sampled(profile.recordings) else ""
     cost = (
-        f"{about}{count(often)} allocations a second take, at {PAIR_NS} ns for each with its free,"
+        f"{about}{count(often)} allocations {each_second(profile)} take, at {PAIR_NS} ns for each "
+        "with its free,"
     )
+    whole = of_its_time(profile)
     if part < NEGLIGIBLE:
         return none(
-            f"Nothing to do: {cost} less than 1 % of a core, so choose the allocator by its memory."
+            f"Nothing to do: {cost} less than 1 % {whole}, so choose the allocator by its memory."
         )
     if part < WORTH_A_TEST:
         return none(
-            f"Nothing to do: {cost} {percent(part)} of a core, of which an allocator can save a "
-            "part."
+            f"Nothing to do: {cost} {percent(part)} {whole}, of which an allocator can save a part."
         )
     return do(
         "another allocator",
-        f"{capitalised(cost)} {percent(part)} of a core: {replayed(profile.recordings, trace)} "
+        f"{capitalised(cost)} {percent(part)} {whole}: {replayed(profile.recordings, trace)} "
         "tells how much of that each allocator really takes.",
     )
 
 
 # -------------------------------------------------------------------- realloc
 
-# Copying or clearing so much takes about 1 % of a core, at 10 GB/s.
+# Copying or clearing so much for each second of processor time takes about 1 % of it, at 10 GB/s.
 _NOTICED_BYTES_PER_S = 100e6
 # Steps by less than a tenth reallocate again and again; by powers of such a ratio they pay anew.
 _SMALL_STEP = 1.1
@@ -125,20 +130,22 @@ def realloc(profile: Profile, trace: str) -> Advice:
     copied = per_second(calls.copied_bytes, profile)
     if copied < _NOTICED_BYTES_PER_S:
         return none(
-            f"Nothing to do: moving blocks copies {size(copied)}/s, less than 1 % of a core's time."
+            f"Nothing to do: moving blocks copies {size(copied)} {each_second(profile)}, which is "
+            f"less than 1 % {of_its_time(profile)}."
         )
     if calls.copied_huge_bytes >= calls.copied_bytes / 2 and _moves_by_tables(profile):
         return _by_tables(profile, copied)
     small = sum(each.calls for each in calls.growth if (each.ratio or 9.0) <= _SMALL_STEP)
     if small >= calls.known / 2:
         return mend(
-            f"{size(copied)}/s are copied, mostly for blocks that grow by less than a tenth at a "
-            "time: have the program grow them by a factor."
+            f"{size(copied)} {each_second(profile)} are copied, mostly for blocks that grow by "
+            "less than a tenth at a time: have the program grow them by a factor."
         )
     return do(
         "another allocator",
-        f"Moving blocks copies {size(copied)}/s, and {percent(calls.in_place_share or 0.0)} of "
-        f"the reallocations stay in place: {replayed(profile.recordings, trace)} tells what that "
+        f"Moving blocks copies {size(copied)} {each_second(profile)}, and "
+        f"{percent(calls.in_place_share or 0.0)} of the reallocations stay in place: "
+        f"{replayed(profile.recordings, trace)} tells what that "
         "costs under others.",
     )
 
@@ -152,7 +159,8 @@ def _by_tables(profile: Profile, copied: float) -> Advice:
     huge = percent(profile.reallocs.copied_huge_bytes, profile.reallocs.copied_bytes)
     feature = "realloc by mremap"
     what = (
-        f"{huge} of the {size(copied)}/s that moving blocks copies are in blocks of 4 MiB or more"
+        f"{huge} of the {size(copied)} that moving blocks copies {each_second(profile)} are in "
+        "blocks of 4 MiB or more"
     )
     if all(map(under_heapfit, profile.recordings)):
         return given(
@@ -179,7 +187,8 @@ def calloc(profile: Profile, trace: str) -> Advice:
         reserve = min(power_of_two(int(cleared * _RESERVE_S), _LEAST_RESERVE), _MOST_RESERVE)
         return do(
             "zeroed_reserve",
-            f"`calloc` of 4 KiB and more asks for {size(cleared)}/s: if a core is idle, "
+            f"`calloc` of 4 KiB and more asks for {size(cleared)} {each_second(profile)}: if a "
+            "core is idle, "
             f"`zeroed_reserve:{suffixed(reserve)}` has another thread clear them, for up to that "
             "much memory.",
         )
@@ -190,4 +199,6 @@ def calloc(profile: Profile, trace: str) -> Advice:
             "bytes are callocs of 4 KiB and more, and heapfit does not clear memory again "
             "that the kernel provides zeroed.",
         )
-    return none(f"Nothing to do: `calloc` of whole pages asks for {size(cleared)}/s.")
+    return none(
+        f"Nothing to do: `calloc` of whole pages asks for {size(cleared)} {each_second(profile)}."
+    )

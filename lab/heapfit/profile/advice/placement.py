@@ -14,8 +14,10 @@ from heapfit.profile.advice import (
     Advice,
     S,
     do,
+    each_second,
     given,
     none,
+    of_its_time,
     per_second,
 )
 from heapfit.profile.model import SMALL_BYTES, YOUNG_BYTES, Bursts, LifetimeRow, Profile, Site
@@ -75,10 +77,10 @@ def bursts(profile: Profile, trace: str) -> Advice:
     if not found:
         return none(_why_no_context(profile.transactions.threads))
     first = max(found, key=lambda each: each.bursts * each.allocations)
-    if (profile.totals.per_second or 0.0) * PAIR_NS / S < NEGLIGIBLE:
+    if per_second(profile.totals.allocations.objects, profile) * PAIR_NS / S < NEGLIGIBLE:
         return none(
             f"Nothing to do: {first.thread} works in bursts that a context could free at once, but "
-            "all allocation takes less than 1 % of a core."
+            f"all allocation takes less than 1 % {of_its_time(profile)}."
         )
     region = first.most_live_bytes >= _HARDLY_REUSED * first.bytes
     kind = "a region, since hardly anything is freed before" if region else "a defrag-dodging one"
@@ -197,7 +199,7 @@ def _remote_batches(profile: Profile) -> Advice | None:
     return given(
         "remote-free queues",
         f"Nothing to set: heapfit hands blocks of other threads over in batches, here of about "
-        f"{count(blocks)} blocks and {count(hand_overs)} times a second.",
+        f"{count(blocks)} blocks and {count(hand_overs)} times {each_second(profile)}.",
     )
 
 

@@ -45,6 +45,7 @@ def count(trace: Trace, tally: Tally) -> None:
         **{name: getattr(summary.info, name) for name in taken},
         name=summary.file or trace.folder.name,
         duration_ns=summary.duration_ns,
+        processor_ns=(summary.end or {}).get("processor_ns"),
         threads=sum(each.threads for each in trace.threads.values()),
         events=summary.totals.events,
         allocations=amount(sizes),
