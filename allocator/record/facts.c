@@ -427,8 +427,10 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "started_unix_ns", unix_ns());
     put_number(json, "ticks_per_second_guess", ticks_per_second(tick, ns));
     put_number(json, "file_number", record_file.number);
+    bool late = attach_is_late() || record_settings.later || has_recorded;
     json_name(json, "began_late");
-    json_bool(json, attach_is_late() || record_settings.later || has_recorded);
+    json_bool(json, late);
+    if (!late) put_number(json, "live_before", intercept_live_before());
     has_recorded = true;
     json_close(json, '}');
     return json_end(json) ? info.size : 0;

@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <link.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/auxv.h>
 
 /* ---- a call ------------------------------------------------------------------------------------------------------------------------- */
@@ -429,6 +430,26 @@ static const char *allocator = "";
 const char *intercept_allocator(void)
 {
     return allocator;
+}
+
+/* What that library says is live, in all. */
+static size_t live_bytes(void)
+{
+    struct all { /* mallinfo2(3) */
+        size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+    } (*info)(void);
+    *(void **)&info = next_symbol("mallinfo2");
+    Dl_info file;
+    if (info == NULL || dladdr(*(void **)&info, &file) == 0 || strcmp(file.dli_fname, allocator) != 0) return 0;
+    struct all all = info();
+    return all.uordblks + all.hblkhd;
+}
+
+size_t intercept_live_before(void)
+{
+    static size_t before = SIZE_MAX; /* the constructor asks first, before there is anybody else */
+    if (before == SIZE_MAX) before = live_bytes();
+    return before;
 }
 
 void intercept_start(void)

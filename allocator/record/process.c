@@ -115,6 +115,7 @@ __attribute__((constructor)) static void process_start(void)
     record_settings_read();
     if (!record_settings_apply()) return;
     is_served = intercept_check();
+    intercept_live_before();
     process_prepare();
     writer_start(!record_settings.later);
     if (is_served) signals_start();

@@ -148,6 +148,7 @@ enum sites_limit sites_limit(void);
 /* Called by process.c and writer.c: */
 void intercept_start(void); /* intercept.c: finds the next library's functions. Before all else, by one thread */
 bool intercept_check(void); /* whether calls come here; says so if they do not */
+size_t intercept_live_before(void); /* bytes that other libraries' constructors allocated before ours; 0: not known */
 const char *intercept_allocator(void); /* path of the library that calls go to */
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */

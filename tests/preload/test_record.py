@@ -298,6 +298,26 @@ def test_a_program_that_ends_without_destructors_leaves_a_whole_file(
 
 
 @pytest.mark.gate
+def test_a_recording_tells_what_was_allocated_before_it(recording: Recording) -> None:
+    """LibreOffice's libraries allocate 18,080 blocks in their constructors."""
+    library = """#include <stdlib.h>
+        __attribute__((constructor)) static void start(void)
+        { for (int i = 0; i < 5000; i++) *(void *volatile *)malloc(1000) = 0; }
+        int used(void) { return 0; }"""
+    command = ["gcc", "-O1", "-x", "c"]
+    shared = recording.folder / "libbefore.so"
+    for source, flags in (
+        (library, ["-shared", "-fPIC", "-o", shared, "-"]),
+        ("int used(void); int main(void) { return used(); }", ["-o", shared.parent / "main", "-"]),
+    ):
+        there = ["-x", "none", shared] if shared.exists() else []
+        subprocess.run([*command, *flags, *there], input=source, text=True, check=True)
+    result = _run([shared.parent / "main"], recording.environment(""))
+    assert result.returncode == 0
+    assert 5_000_000 < recording.whole().info["live_before"] < 6_000_000
+
+
+@pytest.mark.gate
 def test_a_process_is_of_one_thread_where_the_kernel_asks_for_that(recording: Recording) -> None:
     """`unshare -U` failed, and so did Chromium, whose zygote makes a user namespace."""
     recording.run("unshare")

@@ -52,6 +52,7 @@ class Info(BaseModel, frozen=True):
     started_unix_ns: int = 0
     environment: dict[str, str] = {}
     began_late: bool = False  # in the middle of its process
+    live_before: int = 0  # bytes that libraries allocated before the recorder
 
 
 class Summary(BaseModel, frozen=True):

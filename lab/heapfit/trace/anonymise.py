@@ -44,6 +44,7 @@ _KEPT = (
     "sample",
     "sites",
     "began_late",
+    "live_before",
 )
 _RANGE_BITS = 36
 _PLACE_BITS = 40  # what a range becomes is so far from the next that no block reaches into it

@@ -31,6 +31,9 @@ _MOST_FILES = 3  # are named
 # The recorder looks at the memory when it begins; a later look may be of what is in the recording.
 _FIRST_LOOK_NS = 10_000_000
 
+# What libraries allocate before the recorder, at least, and of the peak.
+_MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
+
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
 
@@ -54,7 +57,7 @@ def count(trace: Trace, tally: Tally) -> None:
         end=amount(sizes, END),
         resident_most=max(resident, default=None),
         problems=[
-            *(_began_late(_had_before(trace)) if late else []),
+            *(_began_late(_had_before(trace)) if late else _lacks(summary.info, sizes[PEAK + 1])),
             *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
             *_hidden(summary.info),
             *_changed(summary.changed),
@@ -128,6 +131,17 @@ def _began_late(before: int | None) -> list[str]:
         f"The recording began in the middle of the process{there}: what was allocated before is in "
         "no figure here, and is not free. What is live is told of what was allocated since; to "
         "have all of it, record the program from its start: heapfit record -- CMD."
+    ]
+
+
+def _lacks(info: Info, peak_bytes: int) -> list[str]:
+    """What the constructors of libraries allocated before the recorder, where it is no trifle."""
+    if info.live_before < max(_MENTIONED_BYTES, _MENTIONED * peak_bytes):
+        return []
+    return [
+        f"Libraries allocated {size(info.live_before)} in their constructors before the recorder "
+        "began. These blocks are in no figure here, and when they are freed, their allocations are "
+        "missing."
     ]
 
 
