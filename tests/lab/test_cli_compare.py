@@ -52,6 +52,23 @@ def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Pa
 
 
 @pytest.mark.gate
+def test_settings_of_an_allocator_are_compared(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    words = ["heapfit", "heapfit:decay_ms=5,huge_pages=never", "glibc:env.MALLOC_ARENA_MAX=1"]
+    command = ["compare", "--allocators", ",".join(words), "--baseline", "heapfit"]
+    few = ["--replicates", "1", "--cores", "1", "--out", tmp_path, "--json"]
+    result = run_heapfit(*command, *few, "--", *PROGRAM)
+    assert result.returncode == 0, result.stderr
+    study = json.loads(result.stdout)["study"]
+    assert [each["name"] for each in study["allocators"]] == words
+    _, options, environment = study["allocators"]
+    assert options["options"] == {"decay_ms": "5", "huge_pages": "never"}
+    assert environment["environment"] == {"MALLOC_ARENA_MAX": "1"}
+    assert {trial["status"] for trial in trials_in(tmp_path)} == {"ok"}
+    repeated = run_heapfit(*shlex.split(study["reproduce"])[1:])
+    assert "all 6 trials are already done" in repeated.stderr
+
+
+@pytest.mark.gate
 def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

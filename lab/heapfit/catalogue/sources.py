@@ -23,9 +23,8 @@ from typing import Any
 from heapfit import __version__, paths
 from heapfit.catalogue import cargo, debian
 from heapfit.catalogue.command import filled, last_line, run_quietly
-from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing_folder
-from heapfit.options import OPTIONS
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
 
 # The folder of the catalogue's own TOML files. Recipes name source files beside them as `{here}/…`.
@@ -92,14 +91,6 @@ class File(Source):
         return describe(allocator, version, library) if library.is_file() else None
 
     def install(self, allocator: Allocator, say: Say) -> None:
-        name, colon, setting = allocator.name.partition(":")
-        if colon and name.startswith("heapfit"):  # heapfit:decay=5, not NAME=LIBRARY
-            if setting not in OPTIONS:
-                raise unknown("option", setting, OPTIONS)
-            raise UsageError(
-                f"an allocator is named without options here: {name}; compare settings by "
-                f"heapfit compare --factor option.{setting}=A,B, or as TOML files with variables"
-            )
         raise UsageError(f"{allocator.name}: there is no library at {allocator.source.library}")
 
 

@@ -52,7 +52,7 @@ _SEPARATOR = re.compile(r",(?=[^,=]*=)")
 
 def check_variants(path: Path, study: StudyDefinition) -> None:
     """Raise UsageError for a variant that makes no sense whatever the workload is."""
-    taken = {*load_allocators(), *(_name(word) for word in study.allocators if "=" in word)}
+    taken = {*load_allocators(), *(name_of(word) for word in study.allocators if "=" in word)}
     for variant in study.variants:
         where = f"variant {variant.name!r}"
         if variant.name in taken:
@@ -85,9 +85,12 @@ def libraries_of(study: StudyDefinition, named: Iterable[str]) -> dict[str, str]
     for word in named:
         if word in found:
             raise UsageError(f"the allocator {word!r} is named twice")
-        if word not in known and not _is_path(word):
-            raise unknown("allocator", word, known)
-        found[word] = behind.get(word, word)
+        plain = plain_word(word)
+        if plain not in known and not _is_path(plain):
+            raise unknown("allocator", plain, known)
+        if plain != word and plain in behind:
+            raise UsageError(f"{plain} is a variant, which has its settings already")
+        found[word] = behind.get(word, plain)
     return found
 
 
@@ -105,7 +108,7 @@ def with_variants(
     return [
         _applied(variants[word], by_name[entry.name], study.here)
         if word in variants
-        else by_name[entry.name]
+        else _under_its_word(by_name[entry.name], word)
         for word, entry in zip(libraries, entries, strict=True)
     ]
 
@@ -160,10 +163,6 @@ def _texts(values: Mapping[str, str | int | float]) -> dict[str, str]:
 
 def _is_path(word: str) -> bool:
     return "=" in word or "/" in word or word.endswith(".toml")
-
-
-def _name(word: str) -> str:
-    return word.partition("=")[0]
 
 
 # ------------------------------------------------------------------ programs
@@ -243,8 +242,75 @@ def resolve_treatment(word: str, more: Sequence[str] = ()) -> InstalledAllocator
     Raises UsageError for a name or a setting that is unknown, HeapfitError for an allocator that
     is not installed.
     """
-    name, _, settings = word.partition(":")
-    [allocator] = resolve_allocators([name])
+    [allocator] = resolve_allocators([plain_word(word)])
+    return _treated(allocator, word, more)
+
+
+def resolve_treatments(named: Sequence[str]) -> list[InstalledAllocator]:
+    """Return what the words `named` name, each under its word if that sets something.
+
+    Raises UsageError for a word that is given twice, and as `resolve_treatment`.
+    """
+    twice = next((each for each in named if list(named).count(each) > 1), None)
+    if twice is not None:
+        raise UsageError(f"the allocator {twice!r} is named twice")
+    plain = list(dict.fromkeys(map(plain_word, named)))
+    by_word = dict(zip(plain, resolve_allocators(plain), strict=True))
+    return [_under_its_word(by_word[plain_word(each)], each) for each in named]
+
+
+def _under_its_word(allocator: InstalledAllocator, word: str) -> InstalledAllocator:
+    if plain_word(word) == word:
+        return allocator
+    changes = {"name": word, "variant_of": allocator}
+    return _treated(allocator, word).model_copy(update=changes)
+
+
+def plain_word(word: str) -> str:
+    """Return the word for the allocator alone.
+
+    >>> plain_word("heapfit:decay_ms=5"), plain_word("mine=/opt/a:b.so"), plain_word("glibc")
+    ('heapfit', 'mine=/opt/a:b.so', 'glibc')
+    """
+    name, colon, settings = word.partition(":")
+    return name if colon and "=" not in name and settings else word
+
+
+def name_of(word: str) -> str:
+    """Return the name that goes with a word in a study.
+
+    >>> name_of("heapfit:decay_ms=5"), name_of("mine=/opt/mine.so"), name_of("glibc")
+    ('heapfit:decay_ms=5', 'mine', 'glibc')
+    """
+    return word if plain_word(word) != word else word.partition("=")[0]
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a comma-separated list, in which settings have commas between them, too.
+
+    >>> split_words("glibc, heapfit:decay_ms=5,huge_pages=never,mine=./a.so")
+    ['glibc', 'heapfit:decay_ms=5,huge_pages=never', 'mine=./a.so']
+    """
+    words: list[str] = []
+    for item in filter(None, map(str.strip, text.split(","))):
+        if words and plain_word(words[-1]) != words[-1] and not _begins_a_word(item):
+            words[-1] += f",{item}"
+        else:
+            words.append(item)
+    return words
+
+
+def _begins_a_word(item: str) -> bool:
+    head = item.partition("=")[0]
+    if head.startswith((OPTION_PREFIX, ENVIRONMENT_PREFIX)) or head in options.OPTIONS:
+        return False
+    return head.partition(":")[0] in load_allocators() or "/" in item or "=" not in item
+
+
+def _treated(
+    allocator: InstalledAllocator, word: str, more: Sequence[str] = ()
+) -> InstalledAllocator:
+    settings = word.partition(":")[2] if plain_word(word) != word else ""
     words = [
         each.strip().removeprefix(OPTION_PREFIX) for each in _SEPARATOR.split(settings) if each
     ]

@@ -155,7 +155,7 @@ def compare(
     study = plan(
         workload,
         installed,
-        baseline=installed[0].name if itself or builds else baseline.partition("=")[0],
+        baseline=installed[0].name if itself or builds else catalogue.name_of(baseline),
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=None if rule else replicates if replicates is not None else _REPLICATES,
         rule=rule,

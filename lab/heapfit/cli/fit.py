@@ -154,7 +154,7 @@ def fit(
         provide_programs([workload], install=False)
     setup = search.Setup(
         workload=workload,
-        baseline=next(each for each in installed if each.name == baseline.partition("=")[0]),
+        baseline=next(each for each in installed if each.name == catalogue.name_of(baseline)),
         cores=default_cores(workload),
         goal=wanted,
         keep=conditions,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
-from heapfit.cli.arguments import split_list
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import HeapfitError, UsageError, unknown
@@ -67,7 +66,7 @@ def named_allocators(option: str | None, usual: Mapping[str, str], *, installed:
     but for those that are compared only where somebody names them.
     """
     if option is not None and option != INSTALLED:
-        return split_list(option)
+        return catalogue.split_words(option)
     if option is None and not installed:
         return list(usual)
     entries = zip(usual, find_allocators(usual.values()), strict=True)
@@ -82,13 +81,13 @@ def with_baseline(named: list[str], baseline: str) -> list[str]:
     >>> with_baseline(["jemalloc"], "glibc"), with_baseline(["a", "b=./b.so"], "b=./b.so")
     (['glibc', 'jemalloc'], ['a', 'b=./b.so'])
     """
-    names = [word.partition("=")[0] for word in named]
-    return named if baseline.partition("=")[0] in names else [baseline, *named]
+    names = list(map(catalogue.name_of, named))
+    return named if catalogue.name_of(baseline) in names else [baseline, *named]
 
 
 def provide_allocators(named: Sequence[str], *, install: bool) -> list[InstalledAllocator]:
     """Return the allocators that `named` names; HeapfitError names those that are missing."""
-    entries = find_allocators(named)
+    entries = find_allocators(dict.fromkeys(map(catalogue.plain_word, named)))
     missing = [entry.name for entry in entries if catalogue.find_installed(entry) is None]
     if install:
         for entry in entries:
@@ -99,7 +98,7 @@ def provide_allocators(named: Sequence[str], *, install: bool) -> list[Installed
             f"{', '.join(missing)} are not installed; add --install, leave them out by "
             f"--allocators {INSTALLED}, or run: heapfit allocators install {' '.join(missing)}"
         )
-    return catalogue.resolve_allocators(named)
+    return catalogue.resolve_treatments(named)
 
 
 def provide_programs(workloads: Sequence[Workload], *, install: bool) -> None:

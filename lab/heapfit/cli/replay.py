@@ -143,7 +143,7 @@ def replay(
     study = plan(
         workload,
         provided,
-        baseline=baseline.partition("=")[0],
+        baseline=catalogue.name_of(baseline),
         cores=split_numbers(cores, "--cores") if cores else [default_cores(workload)],
         replicates=replicates,
         warmups=warmups,

@@ -115,7 +115,7 @@ def find_allocators(names: Iterable[str]) -> list[Allocator]:
 
 def _find(name: str, catalogue: dict[str, Allocator]) -> Allocator:
     own_name, equals, library = name.partition("=")
-    if equals and own_name and (library or ":" in own_name):
+    if equals and own_name and library:
         return _from_path(own_name, library)
     if name.endswith(".toml"):
         return _from_file(Path(name))
