@@ -130,7 +130,7 @@ def _options(command: Any) -> Iterator[str]:
 def _example(command: Any) -> list[str]:
     if not command.epilog:
         return []
-    example = command.epilog.removeprefix("Example:").strip()
+    example = command.epilog.removeprefix("Example:").strip().replace("\n\n", "\n")
     return [".P", ".EX", *map(_text, example.splitlines()), ".EE"]
 
 

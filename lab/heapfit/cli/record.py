@@ -46,7 +46,7 @@ SUFFIX = ".hft"
 
 @app.command(
     options_metavar="[OPTIONS] -- CMD",
-    epilog="Examples:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000; "
+    epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000\n\n"
     "heapfit record --pid 12345 --for 30s --sample 512k -o running.hft",
 )
 def record(
