@@ -31,6 +31,7 @@ COMMANDS = {
     "ctl": "ctl",
     "top": "top",
     "export": "export",
+    "why": "why",
     "explain": "explain",
     "pools": "pools",
     "trace": "trace",

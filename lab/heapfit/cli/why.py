@@ -1,0 +1,155 @@
+"""`heapfit why`: what holds a process's memory, and what to do about it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from heapfit.cli.arguments import AsJson, process_number, time_span
+from heapfit.cli.commands import new_app
+from heapfit.cli.output import print_json, results, say, table
+from heapfit.text import capitalised, counted, part_of, size, visible
+
+if TYPE_CHECKING:
+    from heapfit.live import Process
+    from heapfit.why.findings import Finding
+    from heapfit.why.reading import Growth, Reading
+
+app = new_app()
+
+_LISTED = 15
+# Rows and sentences for what has at least this part of the resident memory; --all shows the rest.
+_SHOWN = 0.02
+_TOLD = 0.1
+_MOST_GROWN = 5
+_LONGEST = 100  # of a command line
+
+
+@app.command(epilog="Example:  heapfit why 4711 --watch 60s")
+def why(
+    pid: Annotated[
+        str | None,
+        typer.Argument(metavar="[PID]", help="A process; without it, the largest are listed."),
+    ] = None,
+    watch: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Look again after this time, and say what has grown."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also show what holds little, and the evidence.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what holds the resident memory of a running process, and what to do next.
+
+    Only /proc is read: the process may run under any allocator, needs no preparation, and does not
+    stop. Of a process under heapfit that was started with --control, its heap says more.
+    """
+    from heapfit.why import grown, largest, read
+    from heapfit.why.findings import findings
+
+    if pid is None:
+        _list(largest(_LISTED), as_json)
+        return
+    number = process_number(pid)
+    reading = read(number)
+    growth = None
+    if watch is not None:
+        wait_s = time_span(watch, "--watch")
+        say(f"looking again in {wait_s:g} s")
+        time.sleep(wait_s)
+        before, reading = reading, read(number)
+        growth = grown(before, reading)
+    found = findings(reading)
+    if as_json:
+        print_json(_described(reading, found, growth))
+    else:
+        _show(reading, found, growth, every)
+
+
+def _list(found: list[tuple[Process, int]], as_json: bool) -> None:
+    if as_json:
+        print_json([{"pid": each.pid, "name": each.name, "resident": held} for each, held in found])
+        return
+    rows = table("process", "resident", "command", right=["process", "resident"])
+    for each, held in found:
+        rows.add_row(str(each.pid), size(held), Text(each.command_line[:_LONGEST]))
+    results.print(rows)
+    results.print("One of them: heapfit why PID", highlight=False)
+
+
+def _described(reading: Reading, found: list[Finding], growth: list[Growth] | None) -> Any:
+    return {
+        "pid": reading.process.pid,
+        "name": reading.process.name,
+        "allocator": reading.allocator and asdict(reading.allocator),
+        "runtime": reading.runtime,
+        "threads": reading.threads,
+        "resident": reading.resident,
+        "most_resident": reading.most_resident,
+        "proportional": reading.proportional,
+        "swapped": reading.swapped,
+        "huge": reading.huge,
+        "findings": [asdict(each) for each in found],
+        "group": reading.group and asdict(reading.group),
+        "own_limits": reading.own_limits,
+        "settings": reading.settings,
+        "growth": growth and [{**asdict(each), "gained": each.gained} for each in growth],
+    }
+
+
+def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, every: bool) -> None:
+    process = reading.process
+    _print(f"{process.name} (process {process.pid}) has {size(reading.resident)} resident.", "bold")
+    allocator = reading.allocator.text if reading.allocator else "not known"
+    runtime = f"runtime: {reading.runtime}; " if reading.runtime else ""
+    _print(
+        f"allocator: {allocator}; {runtime}{counted(reading.threads, 'thread')} on "
+        f"{counted(reading.cores, 'core')}"
+    )
+    titles = {each.cause: each.title for each in found}
+    if growth is not None:
+        _show_growth(growth, titles)
+    least = 0.0 if every else _SHOWN * reading.resident
+    rows = table("resident", "of all", "what it is", right=["resident", "of all"])
+    for each in found:
+        if each.size >= least and not each.of_all:
+            likely = " (by its place)" if each.likely and every else ""
+            share = part_of(each.size, max(reading.resident, 1))
+            rows.add_row(size(each.size), share, Text(f"{each.title}{likely}"))
+    results.print()
+    results.print(rows)
+    told = 0.0 if every else _TOLD * reading.resident
+    for each in found:
+        if each.size >= told:
+            _tell(each, every)
+
+
+def _show_growth(growth: list[Growth], titles: dict[str, str]) -> None:
+    grown = [each for each in growth if each.gained > 0]
+    if not grown:
+        _print("Nothing has grown meanwhile.", "bold")
+    for each in grown[:_MOST_GROWN]:
+        _print(
+            f"grown by {size(each.gained)}, from {size(each.before)}: "
+            f"{titles.get(each.key, each.key)}",
+            "bold",
+        )
+
+
+def _tell(finding: Finding, every: bool) -> None:
+    results.print()
+    _print(f"{capitalised(finding.title)}: {size(finding.size)}", "bold")
+    _print(finding.sentence)
+    for line in finding.evidence if every else []:
+        _print(f"  {line}", "dim")
+    for command in finding.commands:
+        _print(f"→ {command}")
+
+
+def _print(line: str, style: str = "") -> None:
+    results.print(Text(visible(line), style), soft_wrap=line.startswith("→"))

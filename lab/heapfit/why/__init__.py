@@ -1,0 +1,11 @@
+"""`heapfit why`: what holds a process's resident memory, as far as it can be seen from outside.
+
+Read is /proc alone: nothing is loaded into the process, and it does not stand still. `maps` reads
+its mappings, `program` says what runs in it, `causes` puts each mapping under a cause, `limits`
+reads what it may have, and `findings` says what that means and what to do next.
+"""
+
+from heapfit.why.findings import Finding
+from heapfit.why.reading import Growth, Reading, grown, largest, read
+
+__all__ = ["Finding", "Growth", "Reading", "grown", "largest", "read"]

@@ -1,0 +1,153 @@
+"""What each mapping is there for: its cause, from its name, its place, and what runs in it.
+
+A cause is certain where the kernel names it, likely where the place of a mapping tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from heapfit.why.maps import Mapping
+
+# glibc gives each heap of an arena so much address space, at a multiple of it (malloc/arena.c,
+# HEAP_MAX_SIZE with 64-bit addresses).
+ARENA = 64 << 20
+# Go's heap begins here on amd64 and arm64 (runtime/malloc.go, arenaBaseOffset and hints).
+_GO_HEAP = range(0xC0 << 32, 0xE0 << 32)
+
+_SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+_KERNELS = ("[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]", "[uprobes]")
+
+
+@dataclass
+class Cause:
+    """Sizes in bytes of all that is there for one cause, and where the most of it is."""
+
+    key: str
+    likely: bool  # by its place; else the kernel says so
+    resident: int = 0
+    anonymous: int = 0
+    swapped: int = 0
+    huge: int = 0
+    mappings: list[Mapping] = field(default_factory=list)  # the largest ones
+    count: int = 0
+    arenas: int = 0  # heaps of arenas: neighbours that are full are one mapping
+
+    def add(self, mapping: Mapping) -> None:
+        self.resident += mapping.resident
+        self.anonymous += mapping.anonymous
+        self.swapped += mapping.swapped
+        self.huge += mapping.huge
+        self.count += 1
+        self.arenas += -(-mapping.size // ARENA)
+        self.mappings.append(mapping)
+        if len(self.mappings) > _MOST_KEPT:
+            self.mappings.sort(key=lambda each: -each.resident)
+            del self.mappings[_MOST_NAMED:]
+
+    def largest(self) -> list[Mapping]:
+        return sorted(self.mappings, key=lambda each: -each.resident)[:_MOST_NAMED]
+
+
+_MOST_NAMED, _MOST_KEPT = 8, 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is known of the process beside its mappings."""
+
+    allocator: str  # its name; empty: not known
+    runtime: str | None
+    stacks: Collection[int]  # stack pointers of its threads, as far as they may be read
+
+
+def causes(mappings: Sequence[Mapping], place: Place) -> list[Cause]:
+    """Return the causes of all resident and swapped memory, the largest first."""
+    found: dict[str, Cause] = {}
+    for mapping, (key, likely) in zip(mappings, _keys(mappings, place), strict=True):
+        if mapping.resident or mapping.swapped:
+            found.setdefault(key, Cause(key, likely)).add(mapping)
+    return sorted(found.values(), key=lambda each: -(each.resident + each.swapped))
+
+
+def _keys(mappings: Sequence[Mapping], place: Place) -> Iterator[tuple[str, bool]]:
+    """Yield the cause of each mapping, and whether it is only likely."""
+    stacks = sorted(place.stacks)
+    for before, mapping, after in _with_neighbours(mappings):
+        yield _named(mapping, place) or _anonymous(before, mapping, after, stacks, place)
+
+
+def _with_neighbours(
+    mappings: Sequence[Mapping],
+) -> Iterator[tuple[Mapping | None, Mapping, Mapping | None]]:
+    for at, mapping in enumerate(mappings):
+        before = mappings[at - 1] if at and mappings[at - 1].end == mapping.start else None
+        after = mappings[at + 1] if at + 1 < len(mappings) else None
+        yield before, mapping, after if after and after.start == mapping.end else None
+
+
+def _named(mapping: Mapping, place: Place) -> tuple[str, bool] | None:
+    path = mapping.path
+    if path == "[heap]":
+        return ("malloc", False) if place.allocator in ("glibc", "musl", "") else ("brk", False)
+    if path.startswith("[stack"):
+        return "stacks", False
+    if path in _KERNELS:
+        return "kernel", False
+    if path.startswith(_SHARED) or path.startswith("[anon_shmem"):
+        return "shared", False
+    if path.startswith("[anon:"):
+        return f"named {path[6:-1]}", False
+    if path and not path.startswith("["):
+        return "files", False
+    return None
+
+
+def _anonymous(
+    before: Mapping | None,
+    mapping: Mapping,
+    after: Mapping | None,
+    stacks: Sequence[int],
+    place: Place,
+) -> tuple[str, bool]:
+    if mapping.permissions[3] == "s":
+        return "shared", False
+    if before is not None and before.path.startswith("/") and before.permissions == "rw-p":
+        return "variables", True  # What a program's file does not hold (.bss) is behind its data.
+    if "x" in mapping.permissions:
+        return "jit", True
+    if any(mapping.start <= each < mapping.end for each in stacks) or _is_stack(before, mapping):
+        return "stacks", True
+    if place.allocator == "glibc" and _is_arena(mapping, after):
+        return "arenas", True
+    if place.runtime == "go":
+        return ("go", True) if mapping.start in _GO_HEAP else ("runtime", True)
+    if place.runtime is not None:
+        return place.runtime, True
+    return ("mapped" if place.allocator in ("glibc", "musl", "") else place.allocator), True
+
+
+_GUARDS = range(1 << 12, (1 << 16) + 1)
+_LEAST_STACK = 64 << 10
+
+
+def _is_stack(before: Mapping | None, mapping: Mapping) -> bool:
+    """Whether a mapping has a guard below it, as the C library gives stacks of threads."""
+    return (
+        before is not None
+        and before.permissions.startswith("---")
+        and not before.path
+        and before.size in _GUARDS
+        and mapping.permissions.startswith("rw")
+        and mapping.size >= _LEAST_STACK
+    )
+
+
+def _is_arena(mapping: Mapping, after: Mapping | None) -> bool:
+    """Whether a mapping begins a heap of an arena: the part in use, then what is reserved."""
+    if mapping.start % ARENA or not mapping.permissions.startswith("rw"):
+        return False
+    if mapping.end % ARENA == 0:
+        return True
+    return after is not None and after.permissions.startswith("---") and after.end % ARENA == 0

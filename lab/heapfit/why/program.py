@@ -1,0 +1,125 @@
+"""What runs in a process: its allocator, and the runtime that keeps its objects."""
+
+from __future__ import annotations
+
+import mmap
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from heapfit.program import has_malloc
+
+# Names of libraries, in the order in which one wins where several are there: a preloaded one over
+# the C library. heapfit's recorder passes calls on, and is no allocator.
+_LIBRARIES = {
+    "heapfit": r"libheapfit(-(?!record|trace)\w+)?\.so",
+    "jemalloc": r"libjemalloc\w*\.so",
+    "mimalloc": r"libmimalloc[\w.-]*\.so",
+    "tcmalloc": r"libtcmalloc\w*\.so",
+    "snmalloc": r"libsnmalloc[\w-]*\.so",
+    "rpmalloc": r"librpmalloc\w*\.so",
+    "hoard": r"libhoard\.so",
+    "musl": r"(ld-musl-\w+|libc\.musl-\w+)\.so",
+    "glibc": r"libc(-2\.\d+)?\.so",
+}
+# What is in a program that has an allocator linked into it.
+_LINKED = {
+    "heapfit": b"HEAPFIT_OPTIONS",
+    "jemalloc": b"<jemalloc>: ",
+    "mimalloc": b"mimalloc: ",
+    "tcmalloc": b"TCMALLOC_",
+    "snmalloc": b"snmalloc",
+}
+_LARGEST_SEARCHED = 512 << 20
+_GLIBC_VERSION = re.compile(rb"stable release version (\d+\.\d+)")
+
+
+@dataclass(frozen=True)
+class Allocator:
+    name: str
+    file: str  # where it is: a library, or the program itself
+    version: str = ""
+    linked: bool = False  # into the program, so that no preload takes its place
+
+    @property
+    def text(self) -> str:
+        if self.linked:
+            return f"{self.name}, linked into the program"
+        return (
+            f"{self.name} {self.version}"
+            if self.version
+            else f"{self.name} ({Path(self.file).name})"
+        )
+
+
+def allocator_of(files: Collection[str], exe: str, root: Path) -> Allocator | None:
+    """Return the allocator of a process that maps `files` and runs `exe`, as it sees them below
+    `root`; None where none is known."""
+    by_name = {Path(each).name: each for each in files}
+    for name, pattern in _LIBRARIES.items():
+        found = next((by_name[each] for each in by_name if re.match(pattern, each)), None)
+        if found is None:
+            continue
+        program = root / exe.lstrip("/")
+        if name in ("glibc", "musl") and (own := _linked(program)):
+            return Allocator(own, exe, linked=True)
+        return Allocator(name, found, _version(name, root / found.lstrip("/")))
+    own = _linked(root / exe.lstrip("/"))
+    return Allocator(own or "a malloc", exe, linked=True) if exe else None
+
+
+def _linked(program: Path) -> str | None:
+    """Return the allocator in a program; "a malloc" where it has one that is not known."""
+    try:
+        if program.stat().st_size > _LARGEST_SEARCHED:
+            return None
+        with (
+            program.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            found = next((name for name, mark in _LINKED.items() if data.find(mark) >= 0), None)
+        return found or ("a malloc" if has_malloc(program) else None)
+    except (OSError, ValueError):
+        return None
+
+
+def _version(name: str, library: Path) -> str:
+    """Return the version of the C library; others' files have that of their interface alone."""
+    try:
+        found = _GLIBC_VERSION.search(library.read_bytes()) if name == "glibc" else None
+    except OSError:
+        return ""
+    return found[1].decode() if found else ""
+
+
+# By the program's name, or that of a library that it has.
+_RUNTIMES = {
+    "java": r"libjvm\.so",
+    "node": r"node(js)?|chrome|chromium|electron",
+    "python": r"(python|pypy)[0-9.]*|libpython[0-9.]+\.so.*",
+    "ruby": r"ruby[0-9.]*|libruby[\w.-]*\.so.*",
+    "php": r"php(-fpm|-cgi)?[0-9.]*",
+}
+_GO = b"\xff Go buildinf:"
+_GO_SEARCHED = 64 << 20
+
+
+def runtime_of(files: Iterable[str], exe: str, root: Path) -> str | None:
+    """Return which runtime keeps the program's objects in memory of its own."""
+    names = [Path(exe).name, *(Path(each).name for each in files)]
+    for runtime, pattern in _RUNTIMES.items():
+        if any(re.fullmatch(pattern, each) for each in names):
+            return runtime
+    return "go" if _is_go(root / exe.lstrip("/")) else None
+
+
+def _is_go(program: Path) -> bool:
+    try:
+        with (
+            program.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return data.find(_GO, 0, _GO_SEARCHED) >= 0
+    except (OSError, ValueError):
+        return False

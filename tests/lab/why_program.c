@@ -1,0 +1,82 @@
+/* Memory of one kind: `why_program KIND [FILE]`. Prints a line when it is there, and waits to be ended. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20, SIZE = 64 * MIB, BLOCK = 1000, THREADS = 8, DEEP = 7, HUGE = 2 * MIB };
+
+static char variables[SIZE];
+static pthread_barrier_t barrier;
+
+static void blocks(size_t size)
+{
+    for (size_t i = 0; i < size / BLOCK; i++) memset(malloc(BLOCK), 1, BLOCK);
+}
+
+static void *in_arena(void *unused)
+{
+    blocks(SIZE / THREADS);
+    pthread_barrier_wait(&barrier);
+    pause();
+    return unused;
+}
+
+static void deep(int calls)
+{
+    volatile char room[MIB];
+    for (int i = 0; i < MIB; i += 4096) room[i] = 1;
+    if (calls > 1) deep(calls - 1);
+}
+
+static void *in_stack(void *unused)
+{
+    deep(DEEP);
+    pthread_barrier_wait(&barrier);
+    pause();
+    return unused;
+}
+
+static void threads(void *(*run)(void *))
+{
+    pthread_t thread;
+    pthread_barrier_init(&barrier, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++) pthread_create(&thread, NULL, run, NULL);
+    pthread_barrier_wait(&barrier);
+}
+
+static void mapping(int file, int protection, int flags)
+{
+    if (file >= 0 && ftruncate(file, SIZE) != 0) exit(1);
+    memset(mmap(NULL, SIZE, PROT_READ | PROT_WRITE | protection, flags, file, 0), 1, SIZE);
+}
+
+static void huge_pages(void)
+{
+    char *memory = mmap(NULL, SIZE + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(memory, SIZE + HUGE, MADV_HUGEPAGE);
+    for (int i = 0; i < SIZE; i += HUGE) memory[i + MIB] = 1;
+}
+
+int main(int count, char **arguments)
+{
+    const char *kind = arguments[1];
+    if (strcmp(kind, "malloc") == 0) blocks(SIZE);
+    if (strcmp(kind, "mapped") == 0) memset(malloc(SIZE), 1, SIZE);
+    if (strcmp(kind, "arenas") == 0) threads(in_arena);
+    if (strcmp(kind, "stacks") == 0) threads(in_stack);
+    if (strcmp(kind, "variables") == 0) memset(variables, 1, SIZE);
+    if (strcmp(kind, "shared") == 0) mapping(memfd_create("why", 0), 0, MAP_SHARED);
+    if (strcmp(kind, "shared_anonymous") == 0) mapping(-1, 0, MAP_SHARED | MAP_ANONYMOUS);
+    if (strcmp(kind, "files") == 0 && count > 2) mapping(open(arguments[2], O_RDWR | O_CREAT, 0600), 0, MAP_SHARED);
+    if (strcmp(kind, "jit") == 0) mapping(-1, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS);
+    if (strcmp(kind, "huge_pages") == 0) huge_pages();
+    puts("there");
+    fflush(stdout);
+    for (int i = 0; getchar() != EOF; i++) blocks(SIZE);
+    return 0;
+}
