@@ -48,7 +48,7 @@ def findings(reading: Reading) -> list[Finding]:
 def _of_cause(cause: Cause, reading: Reading, zeros: int) -> Finding:
     key, _, name = cause.key.partition(" ")
     title, says = _CAUSES.get(key, (f"{key}'s heap", _allocator))
-    sentence, commands = says(cause, reading)
+    sentence, commands = (says, []) if isinstance(says, str) else says(cause, reading)
     return Finding(
         cause=cause.key,
         title=f"{title} {name}".strip(),
@@ -155,20 +155,12 @@ def _files(cause: Cause, reading: Reading) -> Said:
     )
 
 
-def _variables(cause: Cause, reading: Reading) -> Said:
-    return "Static variables of the program and its libraries (.bss).", []
-
-
 def _shared(cause: Cause, reading: Reading) -> Said:
     return (
         "The program makes it (memfd, /dev/shm, System V, shared mappings); malloc has no part in "
         "it.",
         ["ls -l /dev/shm", f"ls -l /proc/{reading.process.pid}/fd | grep -E 'memfd|shm'"],
     )
-
-
-def _jit(cause: Cause, reading: Reading) -> Said:
-    return "The program has generated it (JIT).", []
 
 
 def _brk(cause: Cause, reading: Reading) -> Said:
@@ -235,37 +227,28 @@ def _go(cause: Cause, reading: Reading) -> Said:
     )
 
 
-def _runtime(cause: Cause, reading: Reading) -> Said:
-    return "It is outside the runtime's heap.", []
-
-
-def _kernel(cause: Cause, reading: Reading) -> Said:
-    return "Every process has them.", []
-
-
-def _named_by_program(cause: Cause, reading: Reading) -> Said:
-    return "The program has given it this name (PR_SET_VMA_ANON_NAME).", []
-
-
-_CAUSES: dict[str, tuple[str, Callable[[Cause, Reading], Said]]] = {
+_CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
     "malloc": ("malloc's main heap", _malloc),
     "arenas": ("glibc's arenas of threads", _arenas),
     "mapped": ("large blocks and own mappings", _mapped),
     "brk": ("the program break", _brk),
     "stacks": ("stacks of threads", _stacks),
     "files": ("programs, libraries, files", _files),
-    "variables": ("variables", _variables),
+    "variables": ("variables", "Static variables of the program and its libraries (.bss)."),
     "shared": ("shared memory", _shared),
-    "jit": ("generated code", _jit),
+    "jit": ("generated code", "The program has generated it (JIT)."),
     "java": ("the JVM's heap", _java),
     "node": ("V8's heap", _node),
     "python": ("Python's arenas", _python),
     "ruby": ("Ruby's heap", _ruby),
     "php": ("PHP's heap", _php),
     "go": ("Go's heap", _go),
-    "runtime": ("the runtime's own", _runtime),
-    "kernel": ("the kernel's pages", _kernel),
-    "named": ("named by the program:", _named_by_program),
+    "runtime": ("the runtime's own", "It is outside the runtime's heap."),
+    "kernel": ("the kernel's pages", "Every process has them."),
+    "named": (
+        "named by the program:",
+        "The program has given it this name (PR_SET_VMA_ANON_NAME).",
+    ),
 }
 
 
@@ -279,10 +262,8 @@ def _of_all(reading: Reading) -> Iterator[Finding]:
     yield from _near_a_limit(reading)
 
 
-def _whole(
-    cause: str, title: str, size: int, sentence: str, evidence: list[str], commands: list[str]
-) -> Finding:
-    return Finding(cause, title, size, sentence, False, evidence, commands, of_all=True)
+def _whole(cause: str, title: str, size: int, sentence: str, evidence: str) -> Finding:
+    return Finding(cause, title, size, sentence, False, [evidence], [], of_all=True)
 
 
 def _huge_pages(reading: Reading, zeros: int) -> Iterator[Finding]:
@@ -309,8 +290,7 @@ def _peak(reading: Reading) -> Iterator[Finding]:
         "the peak was",
         reading.most_resident,
         "That much was resident once; the rest has been given back.",
-        [f"VmHWM: {size_text(reading.most_resident)}"],
-        [],
+        f"VmHWM: {size_text(reading.most_resident)}",
     )
 
 
@@ -322,8 +302,7 @@ def _swap(reading: Reading) -> Iterator[Finding]:
         "of all, in swap",
         reading.swapped,
         f"{size_text(reading.swapped)} are in swap, and come back when they are touched.",
-        [f"VmSwap: {size_text(reading.swapped)}"],
-        [],
+        f"VmSwap: {size_text(reading.swapped)}",
     )
 
 
@@ -336,8 +315,7 @@ def _lazily_freed(reading: Reading) -> Iterator[Finding]:
         reading.lazily_freed,
         f"{size_text(reading.lazily_freed)} have been given back (MADV_FREE) and still count as "
         "resident: the kernel takes them when it needs memory.",
-        [f"LazyFree: {size_text(reading.lazily_freed)}"],
-        [],
+        f"LazyFree: {size_text(reading.lazily_freed)}",
     )
 
 
@@ -353,6 +331,5 @@ def _near_a_limit(reading: Reading) -> Iterator[Finding]:
         f"The control group uses {size_text(group.used)} of the {size_text(group.limit)} that it "
         f"may: {size_text(group.file)} of it is page cache, which goes before anything is killed, "
         f"and {size_text(without)} is not.",
-        [f"{group.limit_file}: {group.limit}"],
-        [],
+        f"{group.limit_file}: {group.limit}",
     )
