@@ -120,7 +120,7 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
         if each.size >= least and not each.of_all:
             likely = " (by its place)" if each.likely and every else ""
             share = part_of(each.size, max(reading.resident, 1))
-            rows.add_row(size(each.size), share, Text(f"{each.title}{likely}"))
+            rows.add_row(size(each.size), share, Text(visible(f"{each.title}{likely}")))
     results.print()
     results.print(rows)
     told = 0.0 if every else _TOLD * reading.resident
