@@ -63,7 +63,6 @@ void check_everything()
     if (!HARDENED) space_walker::check(); // which has runs of guards
 }
 
-constexpr size_t OUTBOX_WORDS = 64; // of its lists, which come first
 constexpr size_t BLOCKS = 200'000;
 constexpr size_t SIZES[] = {16, 100, 512, 3000};
 
@@ -122,6 +121,8 @@ TEST(Inherit, BlocksOnTheirWayArrive)
 }
 
 #ifndef HEAPFIT_HARDENED // which keeps what is freed for a while first
+constexpr size_t OUTBOX_WORDS = 64; // of its lists, which come first
+
 // What a thread has collected for others may be half written. Nobody goes on with it, nor with what is left of it.
 TEST(Inherit, BlocksThatWereBeingCollectedAreForgotten)
 {
