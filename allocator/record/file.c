@@ -294,10 +294,11 @@ static uint64_t processor_ns(clockid_t clock)
     return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
 }
 
-/* What the process has used without this thread. */
+/* What the process has used without this thread, whose clock goes on while both are read: so it is read first. */
 static uint64_t program_ns(void)
 {
-    return processor_ns(CLOCK_PROCESS_CPUTIME_ID) - processor_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t own = processor_ns(CLOCK_THREAD_CPUTIME_ID), all = processor_ns(CLOCK_PROCESS_CPUTIME_ID);
+    return all > own ? all - own : 0;
 }
 
 /* Into the buffer, in which there is room. */
@@ -312,7 +313,8 @@ static void put_end(const char *reason)
     json_name(&end.json, "lost");
     json_number(&end.json, file_lost());
     json_name(&end.json, "processor_ns");
-    json_number(&end.json, program_ns() - began_ns);
+    uint64_t now_ns = program_ns();
+    json_number(&end.json, now_ns > began_ns ? now_ns - began_ns : 0);
     json_close(&end.json, '}');
     json_end(&end.json);
     uint64_t tick = record_ticks();

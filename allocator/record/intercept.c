@@ -132,7 +132,10 @@ ALWAYS_INLINE void note_allocation(unsigned kind, void *object, size_t size, siz
         if ((alignment & (alignment - 1)) == 0) note(kind, 0, size, 0, alignment_log(alignment), site);
         return;
     }
-    if (UNLIKELY(record_settings.sample != 0) && !sample_remember((uintptr_t)object)) return;
+    if (UNLIKELY(record_settings.sample != 0) && !sample_remember((uintptr_t)object)) {
+        atomic_fetch_add_explicit(&record_lost, 1, memory_order_relaxed); /* a number */
+        return;
+    }
     size_t usable = NEXT(malloc_usable_size)(object);
     note(kind, (uintptr_t)object, size, usable - size, alignment_log(alignment), site);
 }
@@ -477,9 +480,33 @@ static bool is_definition_elsewhere(const void *function)
     return there.dli_fbase != here.dli_fbase && (symbol == NULL || symbol->st_shndx != SHN_UNDEF);
 }
 
+static _Atomic(bool) has_come;
+static void *(*noted_next)(size_t);
+
+static void *come(size_t size)
+{
+    has_come = true;
+    return noted_next(size);
+}
+
+/* Whether a malloc that stands before ours passes a call on to us, as one that counts does. Other threads may call ours meanwhile. */
+static bool passes_on(void *(*first)(size_t))
+{
+    void (*release)(void *);
+    *(void **)&release = dlsym(RTLD_DEFAULT, "free");
+    noted_next = NEXT(malloc);
+    atomic_store_explicit(&next_malloc, come, memory_order_relaxed);
+    void *block = first(1);
+    atomic_store_explicit(&next_malloc, noted_next, memory_order_relaxed);
+    release(block);
+    return has_come;
+}
+
 bool intercept_check(void)
 {
-    bool serves = !is_definition_elsewhere(dlsym(RTLD_DEFAULT, "malloc"));
+    void *(*first)(size_t);
+    *(void **)&first = dlsym(RTLD_DEFAULT, "malloc");
+    bool serves = !is_definition_elsewhere(*(void **)&first) || passes_on(first);
     if (!serves)
         platform_message(
             "nothing can be recorded: another malloc stands before libheapfit-record.so, in the program itself or "

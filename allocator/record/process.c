@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- forks ------------------------------------------------------------------------------------------------------------ */
@@ -60,32 +60,67 @@ EXPORT pid_t fork(void)
 
 /* ---- namespaces ------------------------------------------------------------------------------------------------------- */
 
-/* What the kernel grants only to a process of one thread: meanwhile R is not there. It comes back with another file, where that can
- * still be made. */
-static long alone(long number, long first, long second)
+static volatile bool is_aside; /* a signal handler may ask meanwhile */
+
+/* Of this thread and R alone: another one could be recorded meanwhile, and the kernel would refuse all the same. */
+static bool nobody_else_is_there(void)
 {
-    bool records = recording_is_busy();
-    bool ended = writer_is_ours() && writer_thread_exists() && writer_end("unshare");
-    long result = platform_call(number, first, second);
+    struct stat threads;
+    return stat("/proc/self/task", &threads) == 0 && threads.st_nlink == 2 + 2;
+}
+
+/* What the kernel grants only to a process of one thread is asked again without R if it is refused. R comes back with another file,
+ * where that can still be made. */
+static long again(long (*call)(long, long), long first, long second)
+{
+    int before = errno;
+    long result = call(first, second);
     int saved = errno;
-    if (ended) {
-        record_settings.first = false; /* the file that there is stays */
+    if (result == 0 || saved != EINVAL || is_aside) return result;
+    if (!writer_is_ours() || !writer_thread_exists() || !nobody_else_is_there()) {
+        errno = saved;
+        return result;
+    }
+    is_aside = true;
+    bool records = recording_is_busy();
+    uint64_t passed_ms = records ? recording_passed_ms() : 0; /* told with `busy` */
+    if (writer_end("unshare")) {
+        errno = before;
+        result = call(first, second);
+        saved = errno;
+        if (record_file.number > 0) record_settings.first = false; /* the file that there is stays */
+        record_settings.passed_ms = passed_ms;
         record_settings.quiet = true;
         writer_start(records);
     }
+    is_aside = false;
     errno = saved;
     return result;
 }
 
+static long next_unshare(long flags, long unused)
+{
+    (void)unused;
+    int (*next)(int);
+    *(void **)&next = next_symbol("unshare");
+    return next((int)flags);
+}
+
+static long next_setns(long descriptor, long type)
+{
+    int (*next)(int, int);
+    *(void **)&next = next_symbol("setns");
+    return next((int)descriptor, (int)type);
+}
+
 EXPORT int unshare(int flags)
 {
-    return (int)(platform_unshares_alone(flags) ? alone(SYS_unshare, flags, 0) : platform_call(SYS_unshare, flags));
+    return (int)(platform_unshares_alone(flags) ? again(next_unshare, flags, 0) : next_unshare(flags, 0));
 }
 
 EXPORT int setns(int descriptor, int type)
 {
-    return (int)(platform_enters_alone(type) ? alone(SYS_setns, descriptor, type)
-                                             : platform_call(SYS_setns, descriptor, type));
+    return (int)(platform_enters_alone(type) ? again(next_setns, descriptor, type) : next_setns(descriptor, type));
 }
 
 /* ---- start, end ------------------------------------------------------------------------------------------------------ */

@@ -42,6 +42,7 @@ struct record_settings {
         process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
     bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
+    uint64_t passed_ms; /* of that, before the file that is being written was begun */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
     bool quiet; /* nothing is said on stderr: who has brought the recorder in is told */
 };
@@ -117,6 +118,7 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 
 /* writer.c, sleep.c, leave.c, whole.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes
  * one. */
+uint64_t recording_passed_ms(void); /* since the first file was begun; R asks, or is not there */
 void writer_start(bool begin); /* at the start, and in a fork's child: makes the thread and, if so, the file */
 void writer_wake(void); /* a ring is half full */
 void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */

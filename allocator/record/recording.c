@@ -83,6 +83,7 @@ static void closed(void)
     recording_stop_noting();
     /* Relaxed: a text that never changes. */
     if (record_file.error != NULL) atomic_store_explicit(&life.complaint, record_file.error, memory_order_relaxed);
+    record_settings.passed_ms = 0;
     atomic_store_explicit(&life.busy, false, memory_order_release); /* the file is whole: see recording_is_busy */
     streams_wake();
 }
@@ -127,9 +128,9 @@ const char *recording_begin(void)
     mark(tick);
     modules();
     if (!file_flush()) return record_file.error;
-    /* Relaxed, both: who reads them is told nothing else by them. */
+    /* Relaxed: who reads it is told nothing else by it. */
     atomic_store_explicit(&life.stuck, false, memory_order_relaxed);
-    atomic_store_explicit(&life.busy, true, memory_order_relaxed);
+    atomic_store_explicit(&life.busy, true, memory_order_release); /* pairs with recording_is_busy: when it was begun */
     /* Release: pairs with is_recording, for the tables of sample.c. */
     atomic_store_explicit(&recording, true, memory_order_release);
     return NULL;
@@ -144,12 +145,17 @@ void recording_end(const char *why)
     closed();
 }
 
+uint64_t recording_passed_ms(void)
+{
+    return platform_clock_ms() - own.begun_ms + record_settings.passed_ms;
+}
+
 void recording_look(void)
 {
     uint64_t lasts_ms = record_settings.seconds * UINT64_C(1000);
     if (!record_file.open) closed();
     else if (recording_is_stuck()) recording_end(STUCK);
-    else if (lasts_ms != 0 && platform_clock_ms() - own.begun_ms >= lasts_ms) recording_end("the time is over");
+    else if (lasts_ms != 0 && recording_passed_ms() >= lasts_ms) recording_end("the time is over");
 }
 
 /* ---- P ---------------------------------------------------------------------------------------------------------------------- */

@@ -65,9 +65,11 @@ static struct line *lines;
 static unsigned lines_log;
 static unsigned stretch_log; /* addresses of so many bytes in a row share a part */
 
+/* Addresses of equal blocks are apart by the same number: one product alone would put some of these on a few lines. */
 static uint64_t scattered(uint64_t number, unsigned bits)
 {
-    return number * UINT64_C(0x9E3779B97F4A7C15) >> (64 - bits); /* Knuth, 6.4 */
+    number = (number ^ number >> 32) * UINT64_C(0x9E3779B97F4A7C15); /* Knuth, 6.4 */
+    return (number ^ number >> 29) * UINT64_C(0xD6E8FEB86659FD93) >> (64 - bits);
 }
 
 /* Of the table, sized by the machine's memory, only the parts of stretches that the program uses become resident. */

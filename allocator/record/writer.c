@@ -134,7 +134,7 @@ void writer_start(bool begin)
     recording_prepare();
     atomic_store_explicit(&thread.process, getpid(), memory_order_relaxed);
     if (!platform_thread_start("heapfit-record", run, begin ? (void *)&at_once : NULL, false)) {
-        platform_message("no recording: the thread for it cannot be started");
+        if (!record_settings.quiet) platform_message("no recording: the thread for it cannot be started");
         return;
     }
     leave_watch_main_thread();
@@ -142,7 +142,7 @@ void writer_start(bool begin)
     /* Acquire: pairs with say_ready. */
     while (!is_over(&patience) && atomic_load_explicit(&thread.ready, memory_order_acquire) == 0)
         platform_wait(&thread.ready, 0, LOOK_MS * 1000);
-    if (atomic_load_explicit(&thread.ready, memory_order_relaxed) == 0)
+    if (atomic_load_explicit(&thread.ready, memory_order_relaxed) == 0 && !record_settings.quiet)
         platform_message(
             "the recording has not begun after 5 seconds, and the program goes on without it until it has");
 }

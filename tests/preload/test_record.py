@@ -327,6 +327,42 @@ def test_a_process_is_of_one_thread_where_the_kernel_asks_for_that(recording: Re
 
 
 @pytest.mark.gate
+def test_calls_that_need_no_single_thread_do_not_cut_the_recording(recording: Recording) -> None:
+    """A setns of an open descriptor from several threads had two recorders write one file."""
+    recording.run("enter")
+    assert batches(recording.whole()) == {1: BLOCKS, 2: BLOCKS}
+    assert recording.files() == ["trace.hft"]
+
+
+@pytest.mark.gate
+def test_what_a_malloc_passes_on_is_recorded(recording: Recording) -> None:
+    source = """#define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <stddef.h>
+        void *malloc(size_t size)
+        { return ((void *(*)(size_t))dlsym(RTLD_NEXT, "malloc"))(size); }"""
+    wrapper = recording.folder / "wrapper.so"
+    command = ["gcc", "-shared", "-fPIC", "-fno-builtin", "-x", "c", "-o", wrapper, "-"]
+    subprocess.run(command, input=source, text=True, check=True)
+    environment = recording.environment("")
+    environment["LD_PRELOAD"] = f"{wrapper}:{environment['LD_PRELOAD']}"
+    result = _run([recording.subject, "return"], environment)
+    assert (result.returncode, result.stderr) == (CODE, "")
+    assert batches(recording.whole()) == {1: BLOCKS}
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("size", [46_352, 23_168, 5_152])
+def test_a_sample_of_equal_blocks_misses_none(recording: Recording, size: int) -> None:
+    """At distances of Fibonacci numbers they fell on few lines of the table: 2 in 3 were lost."""
+    script = f"kept = [bytearray({size}) for _ in range(4000)]"
+    words = [sys.executable, "-c", script]
+    assert _run(words, recording.environment("sample:16")).returncode == 0
+    found = Counter(size for size in recording.whole().sizes() if size > 5_000)
+    assert found[size + 1] == 4000
+
+
+@pytest.mark.gate
 def test_a_program_whose_malloc_is_its_own_gets_no_thread(recording: Recording) -> None:
     source = """#define _GNU_SOURCE
         #include <sched.h>

@@ -33,7 +33,7 @@ from statistics import median
 import numpy as np
 
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, WALL
-from heapfit.records import Metric, Study, Trial
+from heapfit.records import Metric, Study, Trial, TrialStatus
 from heapfit.statistics import observations
 from heapfit.statistics.observations import Flags, Floats, Readings, figures_of
 from heapfit.statistics.verdict import FEWEST_BLOCKS, by_block, mean_of_known
@@ -95,7 +95,7 @@ def _has_threads(trials: Sequence[Trial]) -> bool:
     known of trials of earlier versions."""
     seen: dict[str, list[int]] = defaultdict(list)
     for trial in trials:
-        if trial.threads is not None:
+        if trial.threads is not None and trial.status is TrialStatus.OK:
             seen[trial.planned.allocator].append(trial.threads)
     return bool(seen) and min(median(each) for each in seen.values()) > 1
 

@@ -192,11 +192,28 @@ static void way_churn_after(void)
 
 /* ---- other programs --------------------------------------------------------------------------------------------------- */
 
+static void *wait_for_ever(void *unused)
+{
+    for (;;) pause();
+    return unused;
+}
+
 /* What the kernel grants to a process of one thread alone. */
 static void way_unshare(void)
 {
     work(1);
     require(unshare(CLONE_VM) == 0, "unshare");
+    work(2);
+}
+
+/* While another thread is there, which makes no difference to the network. */
+static void way_enter(void)
+{
+    pthread_t thread;
+    work(1);
+    int network = open("/proc/self/ns/net", O_RDONLY);
+    pthread_create(&thread, NULL, wait_for_ever, NULL);
+    for (int i = 0; i < 10; i++) (void)!setns(network, 0); /* it may be forbidden */
     work(2);
 }
 
@@ -468,6 +485,7 @@ static const struct way {
     {"churn", way_churn},
     {"churn_after", way_churn_after},
     {"unshare", way_unshare},
+    {"enter", way_enter},
     {"exec", way_exec},
     {"exec_fails", way_exec_fails},
     {"work_while_exec_fails", way_work_while_exec_fails},

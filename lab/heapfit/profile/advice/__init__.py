@@ -92,10 +92,10 @@ def replayed(recordings: Iterable[Recording], trace: str) -> str:
 
 
 # What noting an event takes of the program's threads, without and with call sites: 75 and 332
-# instructions (docs/results/record.md), about three in a nanosecond. Most of a program's time is
-# never taken for the recorder's.
-_EVENT_NS, _EVENT_WITH_SITE_NS = 25, 110
-_LEAST_OWN = 0.2
+# instructions (docs/results/record.md), and with these some 60 ns where that was measured. What
+# calls themselves take, and half of all, is never taken for the recorder's.
+_EVENT_NS, _EVENT_WITH_SITE_NS = 19, 60
+_LEAST_OWN = 0.5
 
 
 def _own_ns(recording: Recording) -> float | None:
@@ -104,7 +104,8 @@ def _own_ns(recording: Recording) -> float | None:
     if not used:
         return None
     noting = recording.events * (_EVENT_WITH_SITE_NS if recording.sites else _EVENT_NS)
-    return max(used - noting, _LEAST_OWN * used)
+    calls = min(recording.allocations.objects * PAIR_NS, used)
+    return max(used - noting, _LEAST_OWN * used, calls)
 
 
 def _by_processor_time(profile: Profile) -> bool:

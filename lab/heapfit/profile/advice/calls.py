@@ -19,7 +19,6 @@ from heapfit.profile.advice import (
     per_second,
     power_of_two,
     replayed,
-    sampled,
     under_heapfit,
 )
 from heapfit.profile.model import LARGE_BYTES, PAGE_BYTES, Profile
@@ -93,10 +92,9 @@ def rate(profile: Profile, trace: str) -> Advice:
             "much memory: compare page faults, `heapfit compare -- CMD`.",
         )
     often = per_second(profile.totals.allocations.objects, profile)
-    part = often * PAIR_NS / S
-    about = "about " if sampled(profile.recordings) else ""
+    part = min(often * PAIR_NS / S, 1.0)
     cost = (
-        f"{about}{count(often)} allocations {each_second(profile)} take, at {PAIR_NS} ns for each "
+        f"about {count(often)} allocations {each_second(profile)} take, at {PAIR_NS} ns for each "
         "with its free,"
     )
     whole = of_its_time(profile)
