@@ -251,5 +251,5 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
         told = content(profile)
         [fact] = [each.note for each in told.facts if each.label == "Allocations"]
         [rate] = [each for each in told.sections if each.name == "rate"]
-        for sentence in (*fact.split(", "), rate.sentences[0].lower(), rate.advice.sentence):
+        for sentence in (*fact.split(", "), rate.sentences[0].lower()):
             assert ("about " in sentence) is is_estimate, sentence

@@ -103,7 +103,8 @@ def _hidden(info: Info) -> list[str]:
     return [capitalised(f"{found.keeps}, and these are not recorded: {found.instead}.")]
 
 
-def _changed(files: Sequence[str]) -> list[str]:
+def _changed(paths: Sequence[str]) -> list[str]:
+    files = [each for each in paths if not Path(each).name.startswith("libheapfit-record.")]
     if not files:
         return []
     return [
