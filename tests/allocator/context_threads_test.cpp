@@ -115,7 +115,7 @@ TEST(ContextFork, WhileOtherThreadsMakeAndEndContexts)
     for (int i = 0; i < 100; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(100); // it hangs
+            alarm(isolated::TIMEOUT_SECONDS); // it hangs
             hf_context_malloc(mine.get(), 5 * MIB);
             hf_context_destroy(hf_context_create(nullptr));
             _exit(hf_context_malloc(mine.get(), 100) != nullptr ? 0 : 1);

@@ -94,7 +94,7 @@ void acquired(const void *place)
     if (is_forker && !has_forked && stops_here(place)) raise(SIGUSR1);
 }
 
-constexpr unsigned CHILD_SECONDS = 30; // then SIGALRM ends it: it hangs
+constexpr unsigned CHILD_SECONDS = 400; // then SIGALRM ends it: it hangs
 
 void fork_in_handler(int)
 {

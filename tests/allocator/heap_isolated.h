@@ -11,8 +11,7 @@ namespace isolated
 
 enum : int { PASSED = 0, FAILED = 1 };
 // A child that hangs is ended by SIGALRM; before CTest ends the test, whose limit is HEAPFIT_TEST_TIMEOUT.
-constexpr bool IS_SLOW = HEAPFIT_TEST_SANITIZED || HEAPFIT_TEST_EMULATED || HEAPFIT_TEST_COUNTED;
-constexpr unsigned TIMEOUT_SECONDS = IS_SLOW ? 500 : 100;
+constexpr unsigned TIMEOUT_SECONDS = 500;
 
 template <typename Body> int run_child(Body body)
 {

@@ -17,7 +17,7 @@ title = "A service"
 question = "How is it told what to do?"
 [run]
 command = ["sh", "-c", "echo who={who} mode=$MODE options=$HEAPFIT_OPTIONS >&2; echo rate={rate}00"]
-timeout_s = 20
+timeout_s = 500
 [check]
 stdout = "ignore"
 [parameters]

@@ -51,7 +51,7 @@ def test_a_signal_to_heapfit_reaches_the_program(clean_environment: dict[str, st
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGUSR1)
-        assert process.communicate(timeout=60)[0] == "caught\n"
+        assert process.communicate(timeout=500)[0] == "caught\n"
     assert process.returncode == 7
 
 

@@ -40,7 +40,7 @@ def asked(environment: Mapping[str, str], shell: str, **words: str) -> tuple[str
         env={**environment, "_HEAPFIT_COMPLETE": f"complete_{shell}", **words},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=500,
         check=False,
     )
     assert done.stderr == ""

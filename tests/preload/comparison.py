@@ -20,7 +20,7 @@ from loading import LoaderLog, Start
 PROGRAMS_FOLDER = Path(__file__).parent / "programs"
 WORKLOADS_FOLDER = Path(__file__).parents[2] / "workloads"
 # For a busy machine; none takes a tenth of it on an idle one.
-TIMEOUT_S = 240
+TIMEOUT_S = 500
 
 # What programs get to see: nothing of the person's own settings or places.
 _ENVIRONMENT = {

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.full
 SIZE, BLOCKS, CODE = 1000003, 100, 7
 
 IS_ROOT = os.geteuid() == 0
-PATIENCE_S = 60
+PATIENCE_S = 500
 FORKS = 8
 
 

@@ -13,8 +13,8 @@ import shared_home
 from _pytest.mark import ParameterSet
 
 HERE = Path(__file__).resolve().parent
-BUILD_TIMEOUT_S = 300
-RUN_TIMEOUT_S = 300
+BUILD_TIMEOUT_S = 500
+RUN_TIMEOUT_S = 500
 
 CLI = "/usr/bin/php8.2"
 CGI = "/usr/bin/php-cgi8.2"

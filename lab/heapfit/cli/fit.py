@@ -397,8 +397,8 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
     rounds = search.sizes(sum(each.tried for each in found))
     steps = [
         f"look: {search.LOOK_BLOCKS + 1} runs, and a recorded one",
-        *(f"screening: {counted(n, 'candidate')} beside today's" for n in rounds),
-        f"verdict: at most {search.FINALISTS} beside today's, in new blocks",
+        *(f"screening: {counted(n, 'candidate')} against today's" for n in rounds),
+        f"verdict: at most {search.FINALISTS} against today's, in new blocks",
     ]
     if as_json:
         considered = [Considered.of(each) for each in found]

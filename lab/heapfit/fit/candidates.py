@@ -84,8 +84,10 @@ def _judged(
         reason = f"{taken[0]} is set here already, to {os.environ[taken[0]]!r}"
     else:
         tried = True
-        seen = "; ".join(known.told(each, facts) for each in setting.when)
-        reason = f"{setting.why} Seen: {seen}. Price: {setting.trades}."
+        seen = "; ".join(
+            known.told(each, facts) for each in setting.when if known.holds(each, facts) is not None
+        )
+        reason = f"{setting.why}{seen and f' Seen: {seen}.'} Price: {setting.trades}."
     replayable = not any(known.is_of_interpreter(each) for each in setting.when)
     return Candidate(variant, tried, reason, setting.trades, replayable)
 

@@ -69,7 +69,7 @@ class Facts(Record):
             (self.failed, "failed allocations are left out"),
             (self.lost_events, "events were lost while it was recorded"),
             (self.damaged_bytes, "bytes of the trace are damaged"),
-            (self.left_blocks, f"blocks ({self.left_bytes:,} bytes) live at the end and are left"),
+            (self.left_blocks, f"blocks ({self.left_bytes:,} bytes) are not freed, as recorded"),
         ]
         said = [f"{count:,} {what}" for count, what in counted if count]
         return [*said, *(["the recording was cut short"] if self.cut_short else [])]

@@ -240,7 +240,7 @@ def _little_known(results: Results) -> str:
     """Say so where there are hardly trials enough to show a difference."""
     more = _option(results.study, FEWEST_TRIALS)
     few = counted(results.study.replicates, "replicate")
-    return f": {few} show large ones alone, and more would show smaller ones{more}" if more else ""
+    return f": {few} can show only large ones; more would show smaller ones{more}" if more else ""
 
 
 def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:

@@ -3,7 +3,7 @@
  */
 #include "forking.h"
 
-enum { PATIENCE_S = 200, CHILD_PATIENCE_S = 60 };
+enum { PATIENCE_S = 500, CHILD_PATIENCE_S = 400 };
 
 /* ---- a handler of fork that ends the process ------------------------------------------------------------------------ */
 

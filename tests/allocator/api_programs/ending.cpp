@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -79,6 +80,18 @@ void allocate_for_ever()
     for (;;) allocate_and_free();
 }
 
+// Until the kernel says that nothing but its remains are there.
+void wait_for_the_end_of_main()
+{
+    std::string path = "/proc/self/task/" + std::to_string(getpid()) + "/stat";
+    for (char state = 0; state != 'Z';) {
+        char line[256] = {};
+        int file = open(path.c_str(), O_RDONLY);
+        require(file >= 0 && read(file, line, sizeof line - 1) > 0 && close(file) == 0);
+        state = std::strrchr(line, ')')[2];
+    }
+}
+
 } // namespace
 
 int main(int count, char **words)
@@ -111,7 +124,7 @@ int main(int count, char **words)
         leave_thread_data();
         expected = ALL & ~THREAD_LOCAL; // glibc forgets those of a main thread that leaves
         std::thread([] {
-            usleep(50'000); // by then the main thread is gone; this one is the last, and exits the process
+            wait_for_the_end_of_main(); // this one is the last then, and exits the process
             allocate_and_free();
         }).detach();
         pthread_exit(nullptr);

@@ -6,7 +6,7 @@
  */
 #include "forking.h"
 
-enum { PATIENCE_S = 400, CHILD_PATIENCE_S = 120 };
+enum { PATIENCE_S = 500, CHILD_PATIENCE_S = 400 };
 
 /* ---- children ------------------------------------------------------------------------------------------------------- */
 

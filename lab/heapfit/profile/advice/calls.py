@@ -197,6 +197,8 @@ def calloc(profile: Profile, trace: str) -> Advice:
             "bytes are callocs of 4 KiB and more, and heapfit does not clear memory again "
             "that the kernel provides zeroed.",
         )
+    if not pages.objects:
+        return none("Nothing to do: no `calloc` asks for a whole page.")
     return none(
         f"Nothing to do: `calloc` of whole pages asks for {size(cleared)} {each_second(profile)}."
     )

@@ -163,8 +163,8 @@ def peak(profile: Profile, trace: str) -> Advice:
         or _dominant_site(profile)
         or _large_blocks(profile)
         or none(
-            "Nothing to do: the peak is made of many things, none of which an allocator can "
-            "drop; what it adds to them is under rounding."
+            "Nothing to do: no single call site dominates. What the allocator adds is in "
+            '"Rounding by allocators".'
         )
     )
 
@@ -294,8 +294,8 @@ def end(profile: Profile, trace: str) -> Advice:
         first = max(growing, key=lambda each: each.amount.bytes)
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
-            f"{percent(first.late_share)} of it came in the later half of all allocations: if that "
-            "is a leak, no allocator mends it."
+            f"{percent(first.late_share)} of it came in the later half of all allocations. "
+            "If it is a leak, fix it in the program; another allocator will not help."
         )
     if not leaks.sites and _grows(profile):
         return mend(
