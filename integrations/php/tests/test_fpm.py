@@ -15,7 +15,7 @@ from conftest import FPM, HERE, Extension, define, environment, full, modules, r
 
 pytestmark = pytest.mark.full
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 500
 START_POLL_S = 0.05
 WARM_UP = 20
 REQUESTS = 150

@@ -67,11 +67,14 @@ def own_cores(cores: int) -> Iterator[list[int]]:
         yield [cpu for cpu in own if held and cpu not in free]
 
 
+_ADDRESS = "\0heapfit/processor/"
+
+
 def _held(cpu: int) -> socket.socket | None:
     """Take a processor until the socket is closed; None: another study has it."""
     taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
-        taken.bind(f"\0heapfit/processor/{cpu}")
+        taken.bind(f"{_ADDRESS}{cpu}")
     except OSError:
         taken.close()
         return None
