@@ -10,8 +10,6 @@ constexpr int THREADS = 6;
 constexpr size_t MAILBOXES = 64;
 constexpr size_t THREAD_BUDGET = 16 * model::MIB;
 
-// ---- mailboxes: each holds one block or none, and is exchanged by one atomic instruction -------------------------------
-
 struct Letter {
     model::Block block;
     std::thread::id writer;
@@ -54,8 +52,6 @@ void empty_mailboxes(model::Blocks &blocks)
     for (auto &box : mailboxes) read_letter(box.exchange(nullptr, std::memory_order_acq_rel), blocks);
 }
 
-// ---- what a thread does ---------------------------------------------------------------------------------------------------
-
 void work(model::Blocks &blocks, int steps)
 {
     unsigned growth = static_cast<unsigned>(blocks.random().between(20, 80));
@@ -92,8 +88,6 @@ class Exchange
   private:
     model::NothingIsLost nothing_is_lost_; // dies last
 };
-
-// ---- the tests -------------------------------------------------------------------------------------------------------------
 
 TEST(Stress, ThreadsThatExchangeBlocks)
 {
@@ -154,8 +148,6 @@ TEST(Stress, OptionsThatChangeMeanwhile)
     for (auto &thread : threads) thread.join();
     subject::reset_options();
 }
-
-// ---- thread-specific data --------------------------------------------------------------------------------------------------
 
 // As many keys as it takes for some destructors to run before the allocator's own and some after.
 constexpr int KEYS = 8;

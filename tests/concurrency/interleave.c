@@ -37,8 +37,6 @@ static struct {
     const char *error;
 } explorer;
 
-/* ---- choosing ------------------------------------------------------------------------------------------------------------- */
-
 static bool can_run(int thread)
 {
     if (threads[thread].status == WAITING) return threads[thread].can_go_on(threads[thread].argument);
@@ -64,8 +62,6 @@ static int choose(int count)
     explorer.taken++;
     return step->choice;
 }
-
-/* ---- running --------------------------------------------------------------------------------------------------------------- */
 
 static void switch_to(int next)
 {
@@ -152,8 +148,6 @@ static void run_thread(int number)
     threads[number].status = ENDED;
     schedule();
 }
-
-/* ---- exploring ---------------------------------------------------------------------------------------------------------------- */
 
 static void prepare(int number)
 {

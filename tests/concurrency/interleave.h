@@ -30,8 +30,6 @@ struct interleave_result {
 
 struct interleave_result interleave_explore(const struct interleave_program *program, int deviations);
 
-/* ---- for the threads --------------------------------------------------------------------------------------------------- */
-
 /* Another thread may run here. */
 void interleave(void);
 

@@ -45,8 +45,6 @@ static void slot_free(struct slot *slot)
     slot->block = NULL;
 }
 
-/* ---- instructions -------------------------------------------------------------------------------------------------------- */
-
 static size_t decode_size(unsigned kind, unsigned value)
 {
     switch (kind % 8) {

@@ -73,8 +73,6 @@ static void check_figures(void)
     require(stats.footprint >= stats.used_bytes && stats.footprint <= LIMIT, "footprint");
 }
 
-/* ---- instructions ------------------------------------------------------------------------------------------------------------ */
-
 static size_t decode_size(unsigned kind, unsigned value)
 {
     size_t segment = (size_t)1 << context->segment_shift;
@@ -157,8 +155,6 @@ static void run_instruction(const uint8_t *bytes)
         break;
     }
 }
-
-/* ---- configuration ------------------------------------------------------------------------------------------------------------ */
 
 /* Any, allowed or not. */
 static hf_context_config configuration(const uint8_t *bytes)

@@ -16,8 +16,6 @@
 enum { AS_BLOCKS = 1, AS_OBJECTS = 2, ONE_BY_ONE = 4 };
 enum { ROWS = 64, LIVE_LIMIT = 1 << 14, HELD_LIMIT = 1 << 16, EVENTS_LIMIT = 1 << 21 };
 
-/* ---- the file ------------------------------------------------------------------------------------------------------ */
-
 static void append(int file, const void *bytes, size_t size)
 {
     require(write(file, bytes, size) == (ssize_t)size, "no room for the input");
@@ -58,8 +56,6 @@ static void append_blocks(int file, const uint8_t *data, size_t size)
     append(file, &header, sizeof header);
     for (uint32_t sequence = 0; size > 0; sequence++) append_block(file, &data, &size, sequence);
 }
-
-/* ---- what comes out ------------------------------------------------------------------------------------------------ */
 
 static void read_objects(struct trace_reader *reader, size_t capacity)
 {

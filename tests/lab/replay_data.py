@@ -105,8 +105,6 @@ def random_events(seed: int, *, threads: int, count: int) -> list[Event]:
     return events
 
 
-# ------------------------------------------------------------------------------ plans read back
-
 _HEADER = struct.Struct("<8s4I6Q16Q")
 _FIELDS = (
     *("magic", "version", "streams", "main", "slots"),

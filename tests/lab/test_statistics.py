@@ -20,9 +20,6 @@ def test_agrees_with_the_example_of_the_r_package_statpsych() -> None:
     assert (interval.median, interval.low, interval.high) == (20.7, 10.8, 30.9)
 
 
-# ------------------------------------------------------------------------- summary
-
-
 def two_allocators(replicates: int) -> Study:
     return study_of(
         workload("true"),

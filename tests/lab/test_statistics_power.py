@@ -25,9 +25,6 @@ def test_agrees_with_r_for_two_groups() -> None:
     assert power_note(unblocked(2, 0, 0.05), 5, effect=0.02).replicates == 102
 
 
-# ------------------------------------------------------------------------------------ promises
-
-
 def found(seed: int, slower: Mapping[str, float], replicates: int, sizes: str = "1") -> int:
     """In how many of 200 simulated studies the allocators are found to differ."""
     generator = np.random.default_rng(seed)

@@ -53,9 +53,6 @@ def test_the_studentized_range_is_rs() -> None:
     assert critical(7, 392) == pytest.approx(4.191341198, abs=1e-7)
 
 
-# ---------------------------------------------------------------------------------- intervals
-
-
 @pytest.mark.full
 def test_simultaneous_intervals_cover_all_true_ratios_together() -> None:
     """Of 300 studies of five allocators, 95 % have all ten true ratios in their intervals: between
@@ -68,9 +65,6 @@ def test_simultaneous_intervals_cover_all_true_ratios_together() -> None:
         true = list(slower.values())
         covered += all(low <= true[i] / true[j] <= high for i, j, _, low, high, _ in found.rows())
     assert 270 <= covered <= 298
-
-
-# ------------------------------------------------------------------------------------ letters
 
 
 def share(marks: Sequence[str], first: int, second: int) -> bool:

@@ -76,8 +76,6 @@ static void variables_of_the_environment(void)
     }
 }
 
-/* ---- what it keeps ------------------------------------------------------------------------------------------------------ */
-
 static unsigned ended;
 
 static void count_end(void)

@@ -39,8 +39,6 @@ static size_t drop(struct block *first)
     return count;
 }
 
-/* ---- out of memory ---------------------------------------------------------------------------------------------------- */
-
 static int way_limit(void)
 {
     static const size_t sizes[] = {48, 3000, 40 * KIB, 3 * MIB};
@@ -56,8 +54,6 @@ static int way_limit(void)
     }
     return 0;
 }
-
-/* ---- memory that goes back ---------------------------------------------------------------------------------------------- */
 
 /* Links of the folder: itself, the one above, and one for each thread. */
 static unsigned threads(void)

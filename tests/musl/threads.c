@@ -11,8 +11,6 @@ static uint32_t random_next(uint32_t *state)
     return *state >> 8;
 }
 
-/* ---- stacks --------------------------------------------------------------------------------------------------------- */
-
 /* All sizes, so that every slow path is met: blocks, whole spans, large objects that move, a call to give memory back. */
 static void *allocates_all_sizes(void *argument)
 {
@@ -38,8 +36,6 @@ static int way_small_stacks(void)
     for (int i = 0; i < 4; i++) pthread_join(thread_of(16 * KIB, allocates_all_sizes, NULL), NULL);
     return 0;
 }
-
-/* ---- threads that come and go ------------------------------------------------------------------------------------------- */
 
 enum { GENERATIONS = 400, PER_GENERATION = 8, LEFT = 2048 };
 
@@ -82,8 +78,6 @@ static int way_churn(void)
     CHECK(statistics.heaps > 1 && statistics.heaps_idle == statistics.heaps - 1);
     return 0;
 }
-
-/* ---- the end of a thread ------------------------------------------------------------------------------------------------------ */
 
 static pthread_key_t key;
 static atomic_uint destroyed;

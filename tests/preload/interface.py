@@ -26,9 +26,6 @@ LIBRARIES = ["default", "hardened", "pools", "record"]
 HIDDEN_BIT = 0x8000  # of a symbol's version: not the one that new programs get
 
 
-# ---- the libraries -----------------------------------------------------------------------------
-
-
 def exports(library: Path) -> dict[str, str]:
     """Return what a library defines for others: each name with its version, '' without one."""
     with library.open("rb") as file:
@@ -73,9 +70,6 @@ def _library_lines(library: Path, default: Path) -> Iterator[str]:
         names -= of_default
     for name, version in sorted(names):
         yield f"    {name} {version}".rstrip()
-
-
-# ---- the header --------------------------------------------------------------------------------
 
 
 def header_lines(header: str, functions: list[str]) -> Iterator[str]:
@@ -155,9 +149,6 @@ def _type(entry: DIE | None) -> DIE | None:
 
 def _name(entry: DIE) -> str:
     return entry.attributes["DW_AT_name"].value.decode() if "DW_AT_name" in entry.attributes else ""
-
-
-# ---- all of it ---------------------------------------------------------------------------------
 
 
 def described() -> str:

@@ -54,9 +54,6 @@ def build(hard: HardProgram, out: Path) -> Program:
     return replace(hard.program, command=_placed(hard.program.command, out))
 
 
-# ---- damage to unwind tables
-
-
 def _replace_section(program: Path, section: str, change: Callable[[bytearray], None]) -> None:
     content = program.with_suffix(".section")
     _run(["objcopy", f"--dump-section={section}={content}", str(program)])
@@ -71,9 +68,6 @@ def fill_frames_with_noise(program: Path) -> None:
         table[:] = random.Random(SEED).randbytes(len(table))
 
     _replace_section(program, ".eh_frame", change)
-
-
-# ---- the programs
 
 
 def built_program(

@@ -24,8 +24,6 @@ void start(pthread_t *thread, void *(*run)(void *), void *argument)
     require(pthread_create(thread, NULL, run, argument) == 0, "no thread");
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------- */
-
 enum { SLOTS = 128 };
 
 static uint32_t random_next(uint32_t *state)
@@ -62,8 +60,6 @@ void *churns(void *argument)
     for (uint32_t seed = (uint32_t)(uintptr_t)argument; !threads_stop; seed++) churn(seed, 500);
     return NULL;
 }
-
-/* ---- workers --------------------------------------------------------------------------------------------------------- */
 
 static pthread_t workers[2];
 static bool working;
