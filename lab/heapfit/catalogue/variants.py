@@ -46,6 +46,8 @@ PROGRAM = "program"
 PLACEHOLDER = f"{{{PROGRAM}}}"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
+# What begins the settings behind an allocator, whose path may have colons, too.
+_SETTINGS = re.compile(r":(?=[A-Za-z_][\w.]*=)")
 # A variable's value may have commas; what follows one and sets nothing belongs to it.
 _SEPARATOR = re.compile(r",(?=[^,=]*=)")
 
@@ -262,7 +264,7 @@ def resolve_treatments(named: Sequence[str]) -> list[InstalledAllocator]:
 def _under_its_word(allocator: InstalledAllocator, word: str) -> InstalledAllocator:
     if plain_word(word) == word:
         return allocator
-    changes = {"name": word, "variant_of": allocator}
+    changes = {"name": name_of(word), "variant_of": allocator}
     return _treated(allocator, word).model_copy(update=changes)
 
 
@@ -272,17 +274,27 @@ def plain_word(word: str) -> str:
     >>> plain_word("heapfit:decay_ms=5"), plain_word("mine=/opt/a:b.so"), plain_word("glibc")
     ('heapfit', 'mine=/opt/a:b.so', 'glibc')
     """
+    return _split(word)[0]
+
+
+def _split(word: str) -> tuple[str, str]:
+    """Return the word for the allocator alone, and what is set beside it."""
+    found = _SETTINGS.search(word)
+    if found is not None:
+        return word[: found.start()], word[found.end() :]
     name, colon, settings = word.partition(":")
-    return name if colon and "=" not in name and settings else word
+    return (name, settings) if colon and settings and "=" not in name else (word, "")
 
 
 def name_of(word: str) -> str:
     """Return the name that goes with a word in a study.
 
-    >>> name_of("heapfit:decay_ms=5"), name_of("mine=/opt/mine.so"), name_of("glibc")
-    ('heapfit:decay_ms=5', 'mine', 'glibc')
+    >>> name_of("heapfit:decay_ms=5"), name_of("mine=/mine.so"), name_of("mine=/mine.so:sample=1m")
+    ('heapfit:decay_ms=5', 'mine', 'mine:sample=1m')
     """
-    return word if plain_word(word) != word else word.partition("=")[0]
+    plain, settings = _split(word)
+    name = plain.partition("=")[0]
+    return f"{name}:{settings}" if settings else name
 
 
 def split_words(text: str) -> list[str]:
@@ -310,7 +322,7 @@ def _begins_a_word(item: str) -> bool:
 def _treated(
     allocator: InstalledAllocator, word: str, more: Sequence[str] = ()
 ) -> InstalledAllocator:
-    settings = word.partition(":")[2] if plain_word(word) != word else ""
+    settings = _split(word)[1]
     words = [
         each.strip().removeprefix(OPTION_PREFIX) for each in _SEPARATOR.split(settings) if each
     ]
