@@ -15,7 +15,8 @@ __attribute__((used)) static void (*choose(void))(void)
     return nothing;
 }
 
-static void chosen(void) __attribute__((ifunc("choose")));
+/* Not static: clang would make it a name that others see. */
+void chosen(void) __attribute__((ifunc("choose"), visibility("hidden")));
 
 __attribute__((constructor)) static void start(void)
 {

@@ -290,7 +290,7 @@ static bool write_to_buffer(struct json *json, const char *bytes, size_t size)
 static uint64_t processor_ns(clockid_t clock)
 {
     struct timespec used = {0};
-    clock_gettime(clock, &used);
+    platform_clock_get(clock, &used);
     return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
 }
 

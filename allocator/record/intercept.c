@@ -481,12 +481,12 @@ static bool is_definition_elsewhere(const void *function)
 }
 
 static _Atomic(bool) has_come;
-static void *(*noted_next)(size_t);
+static void *(*next_before)(size_t);
 
 static void *come(size_t size)
 {
     has_come = true;
-    return noted_next(size);
+    return next_before(size);
 }
 
 /* Whether a malloc that stands before ours passes a call on to us, as one that counts does. Other threads may call ours meanwhile. */
@@ -494,10 +494,10 @@ static bool passes_on(void *(*first)(size_t))
 {
     void (*release)(void *);
     *(void **)&release = dlsym(RTLD_DEFAULT, "free");
-    noted_next = NEXT(malloc);
+    next_before = NEXT(malloc);
     atomic_store_explicit(&next_malloc, come, memory_order_relaxed);
     void *block = first(1);
-    atomic_store_explicit(&next_malloc, noted_next, memory_order_relaxed);
+    atomic_store_explicit(&next_malloc, next_before, memory_order_relaxed);
     release(block);
     return has_come;
 }

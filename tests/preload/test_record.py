@@ -90,6 +90,13 @@ class Recording:
             process.kill()
             process.communicate()
 
+    def built(self, name: str, source: str, *words: object) -> Path:
+        """A program or library of the folder, from C."""
+        program = self.folder / name
+        command = ["gcc", "-O1", "-fno-builtin", "-o", program, "-x", "c", "-", *words]
+        subprocess.run(command, input=source, text=True, check=True)
+        return program
+
     def files(self) -> list[str]:
         return sorted(path.name for path in self.folder.glob("trace*"))
 
@@ -304,15 +311,10 @@ def test_a_recording_tells_what_was_allocated_before_it(recording: Recording) ->
         __attribute__((constructor)) static void start(void)
         { for (int i = 0; i < 5000; i++) *(void *volatile *)malloc(1000) = 0; }
         int used(void) { return 0; }"""
-    command = ["gcc", "-O1", "-x", "c"]
-    shared = recording.folder / "libbefore.so"
-    for source, flags in (
-        (library, ["-shared", "-fPIC", "-o", shared, "-"]),
-        ("int used(void); int main(void) { return used(); }", ["-o", shared.parent / "main", "-"]),
-    ):
-        there = ["-x", "none", shared] if shared.exists() else []
-        subprocess.run([*command, *flags, *there], input=source, text=True, check=True)
-    result = _run([shared.parent / "main"], recording.environment(""))
+    shared = recording.built("libbefore.so", library, "-shared", "-fPIC")
+    user = "int used(void); int main(void) { return used(); }"
+    program = recording.built("main", user, "-x", "none", shared)
+    result = _run([program], recording.environment(""))
     assert result.returncode == 0
     assert 5_000_000 < recording.whole().info["live_before"] < 6_000_000
 
@@ -341,9 +343,7 @@ def test_what_a_malloc_passes_on_is_recorded(recording: Recording) -> None:
         #include <stddef.h>
         void *malloc(size_t size)
         { return ((void *(*)(size_t))dlsym(RTLD_NEXT, "malloc"))(size); }"""
-    wrapper = recording.folder / "wrapper.so"
-    command = ["gcc", "-shared", "-fPIC", "-fno-builtin", "-x", "c", "-o", wrapper, "-"]
-    subprocess.run(command, input=source, text=True, check=True)
+    wrapper = recording.built("wrapper.so", source, "-shared", "-fPIC")
     environment = recording.environment("")
     environment["LD_PRELOAD"] = f"{wrapper}:{environment['LD_PRELOAD']}"
     result = _run([recording.subject, "return"], environment)
@@ -374,10 +374,7 @@ def test_a_program_whose_malloc_is_its_own_gets_no_thread(recording: Recording) 
         void *realloc(void *block, size_t size) { (void)block; return malloc(size); }
         void *calloc(size_t count, size_t size) { return malloc(count * size); }
         int main(void) { return unshare(CLONE_VM); }"""
-    program = recording.folder / "own"
-    command = ["gcc", "-fno-builtin", "-x", "c", "-o", program, "-"]
-    subprocess.run(command, input=source, text=True, check=True)
-    result = _run([program], recording.environment(""))
+    result = _run([recording.built("own", source)], recording.environment(""))
     assert result.returncode == 0
     assert "nothing can be recorded: another malloc" in result.stderr
     assert recording.whole().end["reason"] == "not served"

@@ -34,7 +34,6 @@ from heapfit.cli.arguments import (
     Warmups,
     command_line,
     share,
-    split_list,
     split_numbers,
     time_span,
 )
@@ -252,7 +251,7 @@ def _the_only(allocators: str | None, baseline: str) -> str:
     """
     if allocators is None:
         return baseline
-    named = split_list(allocators)
+    named = catalogue.split_words(allocators)
     if len(named) != 1 or named == [INSTALLED]:
         raise UsageError(f"--aa compares one allocator with itself, not {allocators!r}")
     return named[0]

@@ -146,20 +146,20 @@ class _Witness(Source):
     def __init__(self) -> None:
         self.maps = self.environment = b""
         self.program = Path()
-        self._root = self._pages = self._tasks = 0
+        self._tree = ProcessTree(0)
+        self._pages = 0
 
     def begin(self, root: int) -> None:
-        self._root = root
+        self._tree = ProcessTree(root)
 
     def sample(self, now_s: float) -> None:
-        for _, process in ProcessTree(self._root).processes():
+        for _, process in self._tree.processes():
             try:
                 self._look(Path(f"/proc/{process}"))
             except (OSError, IndexError):  # It has ended.
                 continue
 
     def _look(self, process: Path) -> None:
-        self._tasks = max(self._tasks, len(os.listdir(process / "task")))
         pages = int((process / "statm").read_text().split()[1])
         if pages > self._pages:
             maps, environment = ((process / each).read_bytes() for each in ("maps", "environ"))
@@ -174,7 +174,7 @@ class _Witness(Source):
     @property
     def threads(self) -> int:
         """At the same time at most, without that of the recorder."""
-        return max(1, self._tasks - self.is_recorded)
+        return max(1, self._tree.most_threads - self.is_recorded)
 
     @property
     def resident_bytes(self) -> int:

@@ -67,7 +67,7 @@ def plain(text: str) -> str:
 
 def find(pid: int) -> Process | None:
     """Return what is known of a process; None when there is none, or only what is left of it."""
-    status = _status(pid)
+    status = status_of(pid)
     # The number of a thread leads to a folder too.
     if status is None or status["State"][0] in "ZX" or status["Tgid"] != str(pid):
         return None
@@ -76,7 +76,7 @@ def find(pid: int) -> Process | None:
         own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
         user=int(status["Uid"].split()[1]),  # real, effective, saved, of the file system
         name=plain(status["Name"]),
-        command=_command(_words(_read(pid, "cmdline"))),
+        command=_command(words(read_file(pid, "cmdline"))),
     )
 
 
@@ -146,7 +146,7 @@ def why_not_listening(pid: int) -> HeapfitError:
     if isinstance(process, HeapfitError):
         return process
     who = f"process {pid} ({process.name})"
-    environment = dict(each.partition("=")[::2] for each in _words(_read(pid, "environ")))
+    environment = dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
     library = _library(pid)
     start = _start_line(process, environment, library)
     if library is None:
@@ -238,20 +238,21 @@ def _library(pid: int) -> str | None:
 
 def _libraries(pid: int) -> list[str]:
     """Return the file names of what is mapped into a process."""
-    lines = _read(pid, "maps").decode(errors="replace").splitlines()
+    lines = read_file(pid, "maps").decode(errors="replace").splitlines()
     return [line.removesuffix(" (deleted)").rpartition("/")[2] for line in lines]
 
 
 # ----------------------------------------------------------------------- /proc
 
 
-def _status(pid: int) -> dict[str, str] | None:
-    lines = _read(pid, "status").decode(errors="replace").splitlines()
+def status_of(pid: int) -> dict[str, str] | None:
+    """Return what /proc/PID/status says, line by line; None of no process."""
+    lines = read_file(pid, "status").decode(errors="replace").splitlines()
     status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return status if {"Name", "State", "Tgid", "Uid"} <= status.keys() else None
 
 
-def _read(pid: int, name: str) -> bytes:
+def read_file(pid: int, name: str) -> bytes:
     """Return a file of a process: nothing when it has ended, or is not ours to read."""
     try:
         return (_PROC / str(pid) / name).read_bytes()
@@ -259,7 +260,7 @@ def _read(pid: int, name: str) -> bytes:
         return b""
 
 
-def _words(raw: bytes) -> list[str]:
+def words(raw: bytes) -> list[str]:
     """Return the words of a list that a zero byte ends after each."""
     return raw.decode(errors="replace").removesuffix("\0").split("\0") if raw else []
 

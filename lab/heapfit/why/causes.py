@@ -5,6 +5,7 @@ A cause is certain where the kernel names it, likely where the place of a mappin
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -22,35 +23,35 @@ _KERNELS = ("[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]", "[uprobes]")
 
 @dataclass
 class Cause:
-    """Sizes in bytes of all that is there for one cause, and where the most of it is."""
+    """All mappings that are there for one cause; sizes are in bytes."""
 
     key: str
     likely: bool  # by its place; else the kernel says so
-    resident: int = 0
-    anonymous: int = 0
-    swapped: int = 0
-    huge: int = 0
-    mappings: list[Mapping] = field(default_factory=list)  # the largest ones
-    count: int = 0
-    arenas: int = 0  # heaps of arenas: neighbours that are full are one mapping
+    mappings: list[Mapping] = field(default_factory=list)
 
-    def add(self, mapping: Mapping) -> None:
-        self.resident += mapping.resident
-        self.anonymous += mapping.anonymous
-        self.swapped += mapping.swapped
-        self.huge += mapping.huge
-        self.count += 1
-        self.arenas += -(-mapping.size // ARENA)
-        self.mappings.append(mapping)
-        if len(self.mappings) > _MOST_KEPT:
-            self.mappings.sort(key=lambda each: -each.resident)
-            del self.mappings[_MOST_NAMED:]
+    @property
+    def resident(self) -> int:
+        return sum(each.resident for each in self.mappings)
 
-    def largest(self) -> list[Mapping]:
-        return sorted(self.mappings, key=lambda each: -each.resident)[:_MOST_NAMED]
+    @property
+    def anonymous(self) -> int:
+        return sum(each.anonymous for each in self.mappings)
 
+    @property
+    def swapped(self) -> int:
+        return sum(each.swapped for each in self.mappings)
 
-_MOST_NAMED, _MOST_KEPT = 8, 64
+    @property
+    def huge(self) -> int:
+        return sum(each.huge for each in self.mappings)
+
+    @property
+    def arenas(self) -> int:
+        """Heaps of arenas: neighbours that are full are one mapping."""
+        return sum(-(-each.size // ARENA) for each in self.mappings)
+
+    def largest(self, number: int) -> list[Mapping]:
+        return heapq.nlargest(number, self.mappings, key=lambda each: each.resident)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def causes(mappings: Sequence[Mapping], place: Place) -> list[Cause]:
     found: dict[str, Cause] = {}
     for mapping, (key, likely) in zip(mappings, _keys(mappings, place), strict=True):
         if mapping.resident or mapping.swapped:
-            found.setdefault(key, Cause(key, likely)).add(mapping)
+            found.setdefault(key, Cause(key, likely)).mappings.append(mapping)
     return sorted(found.values(), key=lambda each: -(each.resident + each.swapped))
 
 

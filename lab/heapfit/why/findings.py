@@ -17,6 +17,7 @@ from heapfit.why.reading import Reading
 _NOTICED, _OVERSHOOT = 0.1, 0.25
 _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
+_MOST_NAMED = 3  # mappings of a cause
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def _of_cause(cause: Cause, reading: Reading, zeros: int) -> Finding:
         size=cause.resident + cause.swapped - zeros,
         sentence=sentence,
         likely=cause.likely,
-        evidence=[_line(each) for each in cause.largest()[:3]],
+        evidence=[_line(each) for each in cause.largest(_MOST_NAMED)],
         commands=commands,
     )
 

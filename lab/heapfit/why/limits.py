@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,11 +39,11 @@ def group_of(lines: list[str], root: Path = Path("/")) -> Group | None:
     return None
 
 
-def _nearest(top: Path, path: str, read: object) -> Group | None:
+def _nearest(top: Path, path: str, read: Callable[[Path], Group | None]) -> Group | None:
     folder = top / path.strip("/")
     folders = [folder, *folder.parents]
     groups = [each for each in folders if each == top or top in each.parents]
-    found = [group for each in groups if (group := read(each)) is not None]  # type: ignore[operator]
+    found = [group for each in groups if (group := read(each)) is not None]
     return min(found, key=lambda each: each.limit - each.used, default=None)
 
 
@@ -78,14 +79,14 @@ def _stat(file: Path) -> dict[str, int]:
     return {name: int(value) for name, value in (line.split() for line in lines)}
 
 
-def own_limits(text: str) -> dict[str, int]:
-    """Return the soft limits in the text of /proc/PID/limits that bound memory, in bytes.
+def own_limits(lines: list[str]) -> dict[str, int]:
+    """Return the soft limits in the lines of /proc/PID/limits that bound memory, in bytes.
 
-    >>> own_limits("Max address space   1024   unlimited   bytes")
+    >>> own_limits(["Max address space   1024   unlimited   bytes"])
     {'address space': 1024}
     """
     found = {}
-    for line in text.splitlines():
+    for line in lines:
         for name in ("address space", "data size"):
             words = line.removeprefix(f"Max {name}").split()
             if line.startswith(f"Max {name}") and words[0].isdecimal():

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, Ledger, Process, find, present
+from heapfit.live.processes import read_file, status_of, words
+from heapfit.trial.tree import PAGE_SIZE
 from heapfit.why import limits, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
@@ -45,9 +47,7 @@ class Reading:
     lazily_freed: int
     swapped: int
     causes: list[Cause]
-    huge_untouched: (
-        float | None
-    )  # of what lies in huge pages, what was never written; None: unknown
+    huge_untouched: float | None  # the part of huge pages that is zeros; None: not known
     group: limits.Group | None
     own_limits: dict[str, int]
     settings: dict[str, str]  # of its environment
@@ -63,7 +63,7 @@ def read(pid: int) -> Reading:
     process = present(pid)
     folder = _PROC / str(pid)
     mappings = _mappings(folder, process)
-    status = _status(folder)
+    status = status_of(pid) or {}
     if "VmRSS" not in status:
         present(pid)
         raise HeapfitError(
@@ -73,7 +73,7 @@ def read(pid: int) -> Reading:
     files = {each.path for each in mappings if each.path.startswith("/")}
     allocator = program.allocator_of(files, exe, root)
     runtime = program.runtime_of(files, exe, root)
-    place = Place(allocator.name if allocator else "", runtime, _stack_pointers(folder))
+    place = Place(allocator.name if allocator else "", runtime, _stack_pointers(pid))
     found = causes(mappings, place)
     return Reading(
         process=process,
@@ -89,9 +89,9 @@ def read(pid: int) -> Reading:
         swapped=sum(each.swapped for each in mappings),
         causes=found,
         huge_untouched=_untouched(folder, mappings),
-        group=limits.group_of(_lines(folder / "cgroup")),
-        own_limits=limits.own_limits("\n".join(_lines(folder / "limits"))),
-        settings=_settings(folder),
+        group=limits.group_of(_lines(pid, "cgroup")),
+        own_limits=limits.own_limits(_lines(pid, "limits")),
+        settings=_settings(pid),
         ledger=_ledger(pid) if place.allocator == "heapfit" else None,
     )
 
@@ -123,16 +123,8 @@ def _ledger(pid: int) -> Ledger | None:
         return None
 
 
-def _lines(file: Path) -> list[str]:
-    try:
-        return file.read_text(errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-def _status(folder: Path) -> dict[str, str]:
-    lines = (line.partition(":") for line in _lines(folder / "status"))
-    return {name: value.strip() for name, _, value in lines}
+def _lines(pid: int, name: str) -> list[str]:
+    return read_file(pid, name).decode(errors="replace").splitlines()
 
 
 def _kib(status: dict[str, str], name: str) -> int:
@@ -153,30 +145,19 @@ def _cores(pid: int) -> int:
         return os.cpu_count() or 1
 
 
-def _settings(folder: Path) -> dict[str, str]:
-    try:
-        words = (folder / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return {}
-    pairs = (word.decode(errors="replace").partition("=") for word in words)
+def _settings(pid: int) -> dict[str, str]:
+    pairs = (word.partition("=") for word in words(read_file(pid, "environ")))
     return {name: value for name, _, value in pairs if name in _SETTINGS}
 
 
-def _stack_pointers(folder: Path) -> list[int]:
+def _stack_pointers(pid: int) -> list[int]:
     """Return where the stacks of waiting threads are; of one that runs the kernel does not say."""
-    found = []
-    for task in _entries(folder / "task"):
-        words = " ".join(_lines(task / "syscall")).split()
-        if len(words) >= 2 and words[-2].startswith("0x"):
-            found.append(int(words[-2], 16))
-    return found
-
-
-def _entries(folder: Path) -> list[Path]:
     try:
-        return list(folder.iterdir())
+        tasks = os.listdir(_PROC / str(pid) / "task")
     except OSError:
         return []
+    said = (read_file(pid, f"task/{task}/syscall").split() for task in tasks)
+    return [int(each[-2], 16) for each in said if len(each) >= 2 and each[-2].startswith(b"0x")]
 
 
 # ------------------------------------------------------------------ huge pages
@@ -243,9 +224,9 @@ def largest(number: int) -> list[tuple[Process, int]]:
     for entry in _PROC.iterdir():
         if not entry.name.isdecimal():
             continue
-        pages = " ".join(_lines(entry / "statm")).split()
-        if len(pages) > 1 and pages[1] != "0":
-            sizes.append((int(pages[1]) * os.sysconf("SC_PAGE_SIZE"), int(entry.name)))
+        pages = read_file(int(entry.name), "statm").split()
+        if len(pages) > 1 and pages[1] != b"0":
+            sizes.append((int(pages[1]) * PAGE_SIZE, int(entry.name)))
     found: list[tuple[Process, int]] = []
     for resident, pid in sorted(sizes, reverse=True):
         process = find(pid)

@@ -98,11 +98,9 @@ _EVENT_NS, _EVENT_WITH_SITE_NS = 19, 60
 _LEAST_OWN = 0.5
 
 
-def _own_ns(recording: Recording) -> float | None:
-    """Processor time of the program without what recording took; None: the file does not tell."""
-    used = recording.processor_ns
-    if not used:
-        return None
+def _own_ns(recording: Recording) -> float:
+    """Processor time of the program without what recording took."""
+    used = recording.processor_ns or 0
     noting = recording.events * (_EVENT_WITH_SITE_NS if recording.sites else _EVENT_NS)
     calls = min(recording.allocations.objects * PAIR_NS, used)
     return max(used - noting, _LEAST_OWN * used, calls)
@@ -115,8 +113,8 @@ def _by_processor_time(profile: Profile) -> bool:
 def per_second(number: float, profile: Profile) -> float:
     """So many of the whole recording, for each second of the program's processor time, which does
     not depend on how busy the machine was; where a recording does not tell that, a second."""
-    known = [ns for each in profile.recordings if (ns := _own_ns(each)) is not None]
-    ns = sum(known) if _by_processor_time(profile) else profile.totals.duration_ns
+    own = sum(map(_own_ns, profile.recordings))
+    ns = own if _by_processor_time(profile) else profile.totals.duration_ns
     return number * S / ns if ns else 0.0
 
 
