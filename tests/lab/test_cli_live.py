@@ -210,11 +210,15 @@ def test_processes_come_and_go_while_they_are_exported(
     assert f'pid="{pids[1]}"' in text
 
 
-def test_all_that_can_be_watched_are_exported_as_json(run_heapfit: Heapfit) -> None:
+@pytest.mark.parametrize("command", ["export", "top"])
+def test_of_all_that_can_be_watched_one_that_fails_stops_no_other(
+    run_heapfit: Heapfit, start: Start, command: str
+) -> None:
+    start("--control")
     with Double() as double:
-        found = json.loads(run_heapfit("export", "--json").stdout)
+        found = json.loads(run_heapfit(command, "--json").stdout)
         assert os.getpid() in [each["pid"] for each in found]
         double.behave = lambda _: b"garbage\n"
-        result = run_heapfit("export", "--json")
+        result = run_heapfit(command, "--json")
     assert os.getpid() not in [each["pid"] for each in json.loads(result.stdout)]
     assert f"process {os.getpid()}" in result.stderr

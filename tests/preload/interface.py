@@ -1,8 +1,8 @@
 """What programs that are linked with heapfit rely on, as text: `interface.py > interface.txt`
 
-The libraries' names and the names that they export, with their versions; of the public header the
-constants, the layout of each structure and the type of each function, as the compiler's debugging
-information has them. What an object of glibc or C++ looks like is theirs, not ours.
+Of the public header the constants, the layout of each structure and the type of each function, as
+the compiler's debugging information has them. What an object of glibc or C++ looks like is theirs,
+not ours. The libraries' names and those that they export are in debian/*.symbols.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from heapfit import paths
 
 ROOT = Path(__file__).resolve().parents[2]
 STORED = Path(__file__).with_name("interface.txt")
-LIBRARIES = ["default", "hardened", "pools", "record"]
 
 HIDDEN_BIT = 0x8000  # of a symbol's version: not the one that new programs get
 
@@ -62,14 +61,13 @@ def soname(library: Path) -> str:
         return next(str(tag.soname) for tag in dynamic.iter_tags("DT_SONAME"))
 
 
-def _library_lines(library: Path, default: Path) -> Iterator[str]:
-    yield soname(library)
-    names, of_default = exports(library).items(), exports(default).items()
-    if library != default and of_default <= names:
-        yield f"    all of {soname(default)}"
-        names -= of_default
-    for name, version in sorted(names):
-        yield f"    {name} {version}".rstrip()
+def symbols(package: str) -> tuple[str, dict[str, str]]:
+    """Return what a Debian package says of its library: its name, and what it exports, as above."""
+    head, *rest = (ROOT / "debian" / f"{package}.symbols").read_text().splitlines()
+    names = [line.split()[0].partition("@")[::2] for line in rest if not line.startswith("*")]
+    versions = {name: "" if version == "Base" else version for name, version in names}
+    # A version is listed as a name of its own.
+    return head.split()[0], {name: v for name, v in versions.items() if name != v}
 
 
 def header_lines(header: str, functions: list[str]) -> Iterator[str]:
@@ -152,13 +150,11 @@ def _name(entry: DIE) -> str:
 
 
 def described() -> str:
-    """Return the whole interface as the built libraries and the header have it now."""
-    libraries = [paths.library(variant) for variant in LIBRARIES]
-    lines = [line for library in libraries for line in _library_lines(library, libraries[0])]
-    ours = sorted(name for name in exports(libraries[0]) if name.startswith("hf_"))
+    """Return the public header as it is now."""
+    ours = sorted(name for name in exports(paths.library()) if name.startswith("hf_"))
     declared = (ROOT / "include" / "heapfit" / "heapfit.h").read_text()
     # What gdb's script asks the library for is in no public header.
-    lines += header_lines("heapfit/heapfit.h", [name for name in ours if f"{name}(" in declared])
+    lines = header_lines("heapfit/heapfit.h", [name for name in ours if f"{name}(" in declared])
     return "".join(f"{line}\n" for line in lines)
 
 

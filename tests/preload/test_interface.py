@@ -1,9 +1,10 @@
-"""What programs are linked with changes only where somebody means it to: interface.txt has it all.
+"""What programs are linked with changes only where somebody means it to: debian/*.symbols has the
+names, interface.txt the types.
 
-After a change that is meant, `PYTHONPATH=lab .venv/bin/python tests/preload/interface.py` writes it
-anew. A program that was linked before must still run: a name that is added goes into a version of
-its own (allocator/versions.map) and into debian/*.symbols; whatever is removed, or is laid out
-otherwise than a caller that passes its size can know, takes another HEAPFIT_INTERFACE.
+After a change that is meant, `PYTHONPATH=lab .venv/bin/python tests/preload/interface.py` writes
+the types anew. A program that was linked before must still run: a name that is added goes into a
+version of its own (allocator/versions.map) and into debian/*.symbols; whatever is removed, or is
+laid out otherwise than a caller that passes its size can know, takes another HEAPFIT_INTERFACE.
 """
 
 from __future__ import annotations
@@ -21,6 +22,20 @@ def test_the_interface_is_the_one_that_is_stored() -> None:
     assert interface.described().splitlines() == interface.STORED.read_text().splitlines(), (
         "see the head of tests/preload/test_interface.py"
     )
+
+
+@pytest.mark.parametrize(
+    ("variant", "package"),
+    [
+        ("default", "libheapfit1"),
+        ("hardened", "libheapfit-hardened1"),
+        ("pools", "libheapfit-pools1"),
+        ("record", "libheapfit-record1"),
+    ],
+)
+def test_a_library_exports_what_its_package_says(variant: str, package: str) -> None:
+    library = paths.library(variant)
+    assert interface.symbols(package) == (interface.soname(library), interface.exports(library))
 
 
 @pytest.mark.parametrize("variant", ["default", "hardened", "pools"])

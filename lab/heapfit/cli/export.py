@@ -12,8 +12,8 @@ import typer
 
 from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
-from heapfit.cli.live_tables import described
-from heapfit.cli.output import print_json, say, warn
+from heapfit.cli.live_tables import described, snapshots_of
+from heapfit.cli.output import print_json, say
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.live import Client, Process, Snapshot, all_clients, find, listening, take
 from heapfit.live.client import LEDGER_TIMEOUT_S
@@ -85,15 +85,11 @@ def export(
 
 
 def _snapshots(numbers: list[int], ledger_timeout_s: float | None) -> Iterator[Snapshot]:
-    """Yield what is known of each process; of all that listen, one that fails stops no other."""
+    """Yield what is known of each process: of those named, or of all that listen."""
     if numbers:
         yield from (take(Client(number), ledger_timeout_s) for number in numbers)
         return
-    for client in all_clients():
-        try:
-            yield take(client, ledger_timeout_s)
-        except HeapfitError as error:
-            warn(str(error))
+    yield from snapshots_of(all_clients(), ledger_timeout_s)
 
 
 def _found(numbers: list[int]) -> list[Process]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.table import Table
 
 from heapfit import text
 from heapfit.cli.ledger_tables import described_ledger
-from heapfit.cli.output import results, table
+from heapfit.cli.output import results, table, warn
 from heapfit.errors import HeapfitError
 from heapfit.live import Client, Rates, Snapshot, figures, take
 from heapfit.live.figures import Figure, Sheet
@@ -49,6 +50,17 @@ def _taken(client: Client) -> Snapshot | None:
         return take(client)
     except HeapfitError:
         return None  # it does not answer, or has ended
+
+
+def snapshots_of(
+    clients: Iterable[Client], ledger_timeout_s: float | None = None
+) -> Iterator[Snapshot]:
+    """Yield what is known of each process; one that has ended since is told, and stops no other."""
+    for client in clients:
+        try:
+            yield take(client, ledger_timeout_s)
+        except HeapfitError as error:
+            warn(str(error))
 
 
 def described(snapshot: Snapshot) -> dict[str, Any]:

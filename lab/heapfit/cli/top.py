@@ -10,7 +10,7 @@ import typer
 
 from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
-from heapfit.cli.live_tables import described, show_processes, show_snapshot
+from heapfit.cli.live_tables import described, show_processes, show_snapshot, snapshots_of
 from heapfit.cli.output import print_json
 from heapfit.errors import UsageError
 from heapfit.live import Client, rates_between, some_clients, take
@@ -46,7 +46,8 @@ def top(
         raise UsageError(f"--interval {interval:g} is too short; at least {_LEAST_INTERVAL_S} s")
     clients = [Client(process_number(pid))] if pid else some_clients()
     if as_json:
-        print_json([described(take(client)) for client in clients])
+        snapshots = [take(clients[0])] if pid else snapshots_of(clients)
+        print_json([described(each) for each in snapshots])
     elif once:
         _print(clients, interval)
     else:
