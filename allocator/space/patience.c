@@ -1,9 +1,14 @@
-/* How long memory is kept that a program needs again and again: a frame, a query, a tick of some seconds, with nothing in between.
+/* How long memory is kept. Longer, where a program needs it again and again: a frame, a query, a tick of some seconds, with nothing
+ * in between. Not at all, where it was outgrown.
  *
  * What is purged because of its age and taken again soon after was purged in vain, at the price of a system call and a page fault for
  * each page. When that has happened twice, the dirty runs of such a program are kept for as long as it was at rest, and a quarter more;
  * but for PATIENCE decay times at most, and only while they are little beside what is in use, or are what was in use a moment ago. So
  * the peak does not grow, and when the program ceases to come back for it, all goes.
+ *
+ * A table that has been copied into a larger one is freed, and the next one will be larger still. A program of one thread that then
+ * calls no more would keep the old one for ever: so its pages go back at once, for less than it took to copy them. A program that
+ * takes them again within the decay time, twice, builds such tables again and again, and keeps them from then on.
  */
 #include "state.h"
 
@@ -69,4 +74,35 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
     struct patience *patience = &space_state.patience;
     bool keeps = may_be_kept(patience, now) && patience->age_ms > decay_ms;
     return keeps ? (uint32_t)(patience->age_ms < longest() ? patience->age_ms : longest()) : decay_ms;
+}
+
+/* ---- what was outgrown ---------------------------------------------------------------------------------------------- */
+
+/* Smaller ones are among what is not worth it, or of a use that does not show. */
+enum { TABLE_SPANS = 64, LARGER_SHARE = 4 };
+
+void patience_handed_out(uint32_t index, uint32_t spans, bool clean)
+{
+    struct outgrown *outgrown = &space_state.outgrown;
+    if (spans >= TABLE_SPANS) {
+        outgrown->newest = index;
+        outgrown->newest_spans = spans;
+    }
+    if (LIKELY(outgrown->purged == 0) || !clean) return;
+    outgrown->taken += spans;
+    if (outgrown->taken < outgrown->purged / 2) return;
+    if (age_at(platform_clock_ms(), outgrown->purged_at) <= atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed))
+        outgrown->times++;
+    outgrown->purged = outgrown->taken = 0;
+}
+
+bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now)
+{
+    struct outgrown *outgrown = &space_state.outgrown;
+    if (LIKELY(spans < TABLE_SPANS)) return false;
+    if (index == outgrown->newest) outgrown->newest_spans = 0;
+    if (outgrown->newest_spans < spans + spans / LARGER_SHARE || outgrown->times >= TIMES) return false;
+    outgrown->purged += spans;
+    outgrown->purged_at = now;
+    return true;
 }

@@ -152,15 +152,10 @@ static void purge_by_pieces(uint32_t index, uint32_t spans, unsigned pool)
     if (spans != 0) run_defer(span_at(index));
 }
 
-/* Purge at most so many spans of a dirty run; returns how many were tried. Called with the lock, which is let go during the
- * system calls: the spans are marked as in use meanwhile. When a fork has taken the lock since, it is lost, and they come back
- * later. */
-static uint32_t run_purge(struct span *run, uint32_t most)
+/* Called with the lock, which is let go during the system calls: the spans are marked as in use meanwhile. When a fork has taken the
+ * lock since, it is lost, and they come back later. */
+static void purge_held(uint32_t index, uint32_t spans, unsigned pool)
 {
-    uint32_t spans;
-    uint32_t index = piece_start(run, most, &spans);
-    unsigned pool = run->pool;
-    run_cut(run, index, spans);
     run_hand_out(index, spans, SPAN_METADATA, pool);
     bool breaks = huge_pages_purged(index, spans);
     bool uncommits = is_worth_uncommitting(spans);
@@ -174,16 +169,26 @@ static uint32_t run_purge(struct span *run, uint32_t most)
         if (uncommitted == MOVE_DONE && !platform_commit((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE))
             uncommitted = MOVE_TARGET_LOST;
         if (uncommitted != MOVE_TARGET_LOST) run_defer(span_at(index));
-        return spans;
+        return;
     }
     if (uncommitted == MOVE_DONE) space_state.uncommits = true;
-    if (UNLIKELY(uncommitted == MOVE_TARGET_LOST)) return spans; /* never to be handed out again */
+    if (UNLIKELY(uncommitted == MOVE_TARGET_LOST)) return; /* never to be handed out again */
     if (purged) {
         space_state.purge_refusals = 0;
         piece_free(index, spans, pool, 0, true);
-        return spans;
+        return;
     }
     purge_by_pieces(index, spans, pool);
+}
+
+/* Purge at most so many spans of a dirty run; returns how many were tried. With the lock, as above. */
+static uint32_t run_purge(struct span *run, uint32_t most)
+{
+    uint32_t spans;
+    uint32_t index = piece_start(run, most, &spans);
+    unsigned pool = run->pool;
+    run_cut(run, index, spans);
+    purge_held(index, spans, pool);
     return spans;
 }
 
@@ -291,6 +296,15 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
     space_state.pools[pool].released = 0;
     patience_used(spans_handed_out() + released); /* the most of them, when they begin to come back */
     purge_old(released + PIECE_SPANS);
+}
+
+bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
+{
+    uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    if (!patience_is_outgrown(index, spans, now) || decay == DECAY_NEVER || purge_is_refused()) return false;
+    patience_used(spans_handed_out());
+    purge_held(index, spans, pool);
+    return true;
 }
 
 /* ---- for the layers above --------------------------------------------------------------------------------- */

@@ -236,9 +236,11 @@ struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, u
 static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, struct place *place)
 {
     unsigned own = DIRTY + node_here();
+    uint32_t used_before = space_state.frontier;
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
     if (place->zeroed) patience_taken(spans);
+    patience_handed_out(place->index, spans, place->zeroed && place->index < used_before);
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
     bool is_new_block = place->zeroed && kind == SPAN_LARGE && spans >= SPACE_BLOCK_SPANS;
@@ -295,8 +297,10 @@ void space_release(struct span *first)
 {
     uint64_t now = platform_clock_ms();
     enum space_access access = space_enter();
-    if (LIKELY(access == SPACE_WHOLE)) take_back(span_index(first), first->run_spans, first->pool, now);
-    else run_defer(first);
+    uint32_t index = span_index(first);
+    if (UNLIKELY(access != SPACE_WHOLE)) run_defer(first);
+    else if (!purge_outgrown(index, first->run_spans, first->pool, now))
+        take_back(index, first->run_spans, first->pool, now);
     space_leave(access);
 }
 

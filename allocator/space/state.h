@@ -65,6 +65,13 @@ struct patience {
     uint64_t peak_since;
 };
 
+struct outgrown {
+    uint32_t newest, newest_spans; /* the last large run that was handed out, its first; 0 spans: it is free again */
+    uint32_t purged, taken; /* spans that were outgrown, and clean ones handed out since */
+    uint64_t purged_at;
+    uint32_t times; /* that it was in vain */
+};
+
 struct space_state {
     platform_lock lock; /* all that follows, but for the last lines */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
@@ -93,6 +100,7 @@ struct space_state {
     size_t commit_calls;
     _Atomic(uint8_t) message; /* see huge_pages_say */
     struct patience patience;
+    struct outgrown outgrown;
     bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
     /* Without the lock. */
     platform_lock beside; /* see fork.c */
@@ -168,6 +176,11 @@ ALWAYS_INLINE void patience_used(uint32_t used)
 void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
 void patience_taken(uint32_t spans);
 uint32_t patience_age(uint32_t decay_ms, uint64_t now);
+
+/* A run is handed out, clean ones that were used before; and whether one that comes back need not be kept, since a larger one has
+ * taken its place. */
+void patience_handed_out(uint32_t index, uint32_t spans, bool clean);
+bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now);
 
 /* ---- the lock, and what may be done while a fork has it (fork.c) ------------------------------------------------- */
 
@@ -323,6 +336,8 @@ bool purge_is_hopeless(void);
 
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
+/* Give the pages of a run that comes back to the kernel now, if a larger one has taken its place; false: it has not come back. */
+bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
 
 /* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False
  * when the kernel refuses. */

@@ -147,6 +147,54 @@ TEST(Patience, IsNotHadWithMoreThanHalfOfWhatIsInUse)
         1024 * MIB);
 }
 
+constexpr uint32_t TABLE_SPANS = 2 * STEP_SPANS;
+
+// A table that doubles three times by being copied, and goes; returns how much the kernel has got meanwhile.
+size_t grow_a_table()
+{
+    size_t before = purge_bytes;
+    struct span *table = acquire(TABLE_SPANS);
+    for (uint32_t spans = 2 * TABLE_SPANS; spans <= 8 * TABLE_SPANS; spans *= 2) {
+        struct span *larger = acquire(spans);
+        space_release(table);
+        table = larger;
+    }
+    space_release(table);
+    return purge_bytes - before;
+}
+
+TEST(Outgrown, TablesGoBackAtOnceUntilTheyAreBuiltAgainAndAgain)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            EXPECT_EQ((1 + 2 + 4) * TABLE_SPANS * SPAN_SIZE, grow_a_table());
+            EXPECT_EQ(8 * TABLE_SPANS * SPAN_SIZE, figures_now().dirty) << "the last one was not outgrown";
+            for (int i = 0; i < 3; i++) grow_a_table();
+            EXPECT_EQ(0u, grow_a_table());
+        },
+        1024 * MIB);
+}
+
+TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            struct span *large = acquire(8 * TABLE_SPANS), *small = acquire(TABLE_SPANS);
+            space_release(small); // came last
+            small = acquire(TABLE_SPANS);
+            struct span *like = acquire(TABLE_SPANS);
+            space_release(small);
+            space_release(like);
+            space_release(large);
+            space_settings.decay_ms = DECAY_NEVER;
+            grow_a_table();
+            EXPECT_EQ(0u, purge_bytes);
+        },
+        1024 * MIB);
+}
+
 // The kernel's own call: sanitizers have a mlock that does nothing.
 bool lock_memory(const void *start, size_t size)
 {
