@@ -267,15 +267,26 @@ static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t dec
     return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
 }
 
+/* Where most of the heap is free, some is due before the decay time: see space/patience.c. */
+static bool is_mostly_free(void)
+{
+    struct space_load load = space_load();
+    return load.dirty >= SPACE_MUCH && load.dirty > load.kept / 2;
+}
+
 void heap_chores_look(struct heap *heap)
 {
-    uint64_t now = platform_clock_ms();
+    uint64_t now = platform_clock_ms(), before = heap->chores_looked;
     heap_pressure_pass(now);
     heap->busy = now - heap->chores_looked <= BUSY_MS;
     heap->chores_looked = now;
     uint32_t decay = decay_ms();
     if (decay == DECAY_NEVER) heap_set_chores(heap, false); /* it was set to that meanwhile */
-    if (decay == DECAY_NEVER || now < heap->chores_due) return;
+    if (decay == DECAY_NEVER) return;
+    if (now < heap->chores_due) {
+        if (now != before && is_mostly_free()) space_purge_old();
+        return;
+    }
     heap_return_blocks(heap);
     enum chores_left left = spans_tidy(heap, now, decay);
     left = chores_more_urgent(left, cache_release_old(heap, now, decay));

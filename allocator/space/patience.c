@@ -1,14 +1,18 @@
 /* How long memory is kept. Longer, where a program needs it again and again: a frame, a query, a tick of some seconds, with nothing
- * in between. Not at all, where it was outgrown.
+ * in between. Not at all, where a large block has had its time.
  *
  * What is purged because of its age and taken again soon after was purged in vain, at the price of a system call and a page fault for
  * each page. When that has happened twice, the dirty runs of such a program are kept for as long as it was at rest, and a quarter more;
  * but for PATIENCE decay times at most, and only while they are little beside what is in use, or are what was in use a moment ago. So
  * the peak does not grow, and when the program ceases to come back for it, all goes.
  *
- * A table that has been copied into a larger one is freed, and the next one will be larger still. A program of one thread that then
- * calls no more would keep the old one for ever: so its pages go back at once, for less than it took to copy them. A program that
- * takes them again within the decay time, twice, builds such tables again and again, and keeps them from then on.
+ * Where most of the heap is free, and much, it goes back after an eighth of the decay time, unless that was in vain: the memory of a
+ * phase that is over is not there when the process needs some for other things.
+ *
+ * A table that has been copied into a larger one is freed, and the next one will be larger still; a block that was most of the heap is
+ * freed at the end of a phase. A program of one thread that then calls no more would keep it for ever, and others until the decay time
+ * is over: so its pages go back at once, for less than it took to fill them. A program that soon takes them again, twice, needs such
+ * blocks again and again, and keeps them from then on.
  */
 #include "state.h"
 
@@ -69,17 +73,26 @@ static bool may_be_kept(struct patience *patience, uint64_t now)
     return dirty <= used / HALF || (used <= peak / LITTLE && used + dirty <= peak);
 }
 
+/* How much sooner what is free goes back where it is most of the heap, and much. */
+enum { SOONER = 8, MUCH_SPANS = SPACE_MUCH / SPAN_SIZE };
+
 uint32_t patience_age(uint32_t decay_ms, uint64_t now)
 {
     struct patience *patience = &space_state.patience;
-    bool keeps = may_be_kept(patience, now) && patience->age_ms > decay_ms;
-    return keeps ? (uint32_t)(patience->age_ms < longest() ? patience->age_ms : longest()) : decay_ms;
+    uint32_t age = decay_ms, dirty = spans_dirty();
+    if (dirty >= MUCH_SPANS && dirty > spans_handed_out()) {
+        age = decay_ms / SOONER;
+        if (patience->age_ms > age) age = patience->age_ms < decay_ms ? (uint32_t)patience->age_ms : decay_ms;
+    }
+    bool keeps = patience->age_ms > decay_ms && may_be_kept(patience, now);
+    return keeps ? (uint32_t)(patience->age_ms < longest() ? patience->age_ms : longest()) : age;
 }
 
-/* ---- what was outgrown ---------------------------------------------------------------------------------------------- */
+/* ---- large blocks that have had their time -------------------------------------------------------------------------- */
 
-/* Smaller ones are among what is not worth it, or of a use that does not show. */
-enum { TABLE_SPANS = 64, LARGER_SHARE = 4 };
+/* From which size a run is taken for a table that was outgrown, by a run that is larger by such a share; and for a phase's block. Smaller
+ * ones are not worth a system call each. */
+enum { TABLE_SPANS = 64, LARGER_SHARE = 4, PHASE_SPANS = 512 };
 
 void patience_handed_out(uint32_t index, uint32_t spans, bool clean)
 {
@@ -91,8 +104,7 @@ void patience_handed_out(uint32_t index, uint32_t spans, bool clean)
     if (LIKELY(outgrown->purged == 0) || !clean) return;
     outgrown->taken += spans;
     if (outgrown->taken < outgrown->purged / 2) return;
-    if (age_at(platform_clock_ms(), outgrown->purged_at) <= atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed))
-        outgrown->times++;
+    if (age_at(platform_clock_ms(), outgrown->purged_at) <= longest()) outgrown->times++;
     outgrown->purged = outgrown->taken = 0;
 }
 
@@ -101,7 +113,9 @@ bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now)
     struct outgrown *outgrown = &space_state.outgrown;
     if (LIKELY(spans < TABLE_SPANS)) return false;
     if (index == outgrown->newest) outgrown->newest_spans = 0;
-    if (outgrown->newest_spans < spans + spans / LARGER_SHARE || outgrown->times >= TIMES) return false;
+    bool table = outgrown->newest_spans >= spans + spans / LARGER_SHARE;
+    bool phase = spans >= PHASE_SPANS && spans > spans_handed_out() - spans;
+    if ((!table && !phase) || outgrown->times >= TIMES) return false;
     outgrown->purged += spans;
     outgrown->purged_at = now;
     return true;

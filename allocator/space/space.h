@@ -287,6 +287,7 @@ struct space_load {
     size_t kept, dirty;
     bool is_locked;
 };
+#define SPACE_MUCH ((size_t)32 << 20) /* dirty, which goes back sooner where it is most of what is kept */
 struct space_load space_load(void);
 size_t space_kept(void); /* the first alone */
 

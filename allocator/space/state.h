@@ -177,8 +177,8 @@ void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
 void patience_taken(uint32_t spans);
 uint32_t patience_age(uint32_t decay_ms, uint64_t now);
 
-/* A run is handed out, clean ones that were used before; and whether one that comes back need not be kept, since a larger one has
- * taken its place. */
+/* A run is handed out, clean ones that were used before; and whether one that comes back need not be kept: a larger one has taken
+ * its place, or it was most of the heap. */
 void patience_handed_out(uint32_t index, uint32_t spans, bool clean);
 bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now);
 
@@ -336,7 +336,7 @@ bool purge_is_hopeless(void);
 
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
-/* Give the pages of a run that comes back to the kernel now, if a larger one has taken its place; false: it has not come back. */
+/* Give the pages of a run that comes back to the kernel now, if it need not be kept; false: it has not come back. */
 bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
 
 /* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False

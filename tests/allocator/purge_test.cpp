@@ -168,6 +168,7 @@ TEST(Outgrown, TablesGoBackAtOnceUntilTheyAreBuiltAgainAndAgain)
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
+            acquire(20 * TABLE_SPANS); // else the table is most of the heap
             EXPECT_EQ((1 + 2 + 4) * TABLE_SPANS * SPAN_SIZE, grow_a_table());
             EXPECT_EQ(8 * TABLE_SPANS * SPAN_SIZE, figures_now().dirty) << "the last one was not outgrown";
             for (int i = 0; i < 3; i++) grow_a_table();
@@ -181,6 +182,7 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
+            acquire(20 * TABLE_SPANS);
             struct span *large = acquire(8 * TABLE_SPANS), *small = acquire(TABLE_SPANS);
             space_release(small); // came last
             small = acquire(TABLE_SPANS);
@@ -191,6 +193,42 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
             space_settings.decay_ms = DECAY_NEVER;
             grow_a_table();
             EXPECT_EQ(0u, purge_bytes);
+        },
+        1024 * MIB);
+}
+
+constexpr uint32_t PHASE_SPANS = 32 * MIB / SPAN_SIZE;
+
+TEST(APhase, GivesItsBlockBackAtOnceUntilItIsNeededAgainAndAgain)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            for (size_t expected : {32 * MIB, 32 * MIB, size_t{0}, size_t{0}}) {
+                size_t before = purge_bytes;
+                space_release(acquire(PHASE_SPANS));
+                EXPECT_EQ(expected, purge_bytes - before);
+            }
+        },
+        1024 * MIB);
+}
+
+// Of many runs, each of which is little.
+TEST(APhase, ThatLeavesMostOfTheHeapFreeGivesItBackSooner)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            std::vector<struct span *> runs;
+            for (int i = 0; i < 100; i++) runs.push_back(acquire(STEP_SPANS / 2));
+            for (int i = 0; i < 75; i++) space_release(runs[static_cast<size_t>(i)]);
+            let_pass(DECAY / 8 - 50);
+            let_go_what_is_due();
+            EXPECT_EQ(0u, purge_bytes);
+            let_pass(100);
+            let_go_what_is_due();
+            EXPECT_GE(150 * MIB - purge_bytes, 50 * MIB) << "as much as is in use stays for the decay time";
+            EXPECT_LE(150 * MIB - purge_bytes, 50 * MIB + PURGE_STEP);
         },
         1024 * MIB);
 }
