@@ -35,25 +35,41 @@ class Finding:
 
 
 def findings(reading: Reading) -> list[Finding]:
-    """Return a finding for each cause, the largest first; those of the whole process come last.
+    """Return a finding for each cause, the largest first. What the container has comes before them,
+    what is true of the whole process after them.
 
-    The first ones add up to what is resident and in swap: zeros in huge pages count for themselves.
+    Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
+    and what is given back lazily count for themselves.
     """
+    least = _NOTICED * max(reading.resident, 1)
     zeros = reading.huge_untouched or 0.0
-    zeros = zeros if zeros >= _OVERSHOOT and reading.huge >= _NOTICED * reading.resident else 0.0
-    found = [_of_cause(each, reading, int(zeros * each.huge)) for each in reading.causes]
+    zeros = zeros if zeros >= _OVERSHOOT and reading.huge >= least else 0.0
+    lazily = reading.lazily_freed >= least
+    free = reading.free if reading.free >= least else 0
+    heap = reading.ledger.heap_resident if reading.ledger else 0
+    found = []
+    for cause in reading.causes:
+        elsewhere = int(zeros * cause.huge) + lazily * cause.lazily_freed
+        elsewhere += free if cause.key == "malloc" else 0
+        elsewhere += heap if cause.key in (reading.runtime, "mapped") else 0
+        found.append(_of_cause(cause, reading, elsewhere))
+    found += [_of_cause(Cause("heapfit", False), reading, -heap)] if heap else []
     found += _huge_pages(reading, int(zeros * reading.huge)) if zeros else []
-    return [*sorted(found, key=lambda each: -each.size), *_of_all(reading)]
+    found += _lazily_freed(reading) if lazily else []
+    found += _free(reading) if free else []
+    ranked = sorted(found, key=lambda each: -each.size)
+    return [*_near_a_limit(reading), *ranked, *_peak(reading), *_swap(reading)]
 
 
-def _of_cause(cause: Cause, reading: Reading, zeros: int) -> Finding:
+def _of_cause(cause: Cause, reading: Reading, elsewhere: int) -> Finding:
+    """Return what a cause means; `elsewhere` bytes of it are counted for another one."""
     key, _, name = cause.key.partition(" ")
     title, says = _CAUSES.get(key, (f"{key}'s heap", _allocator))
     sentence, commands = (says, []) if isinstance(says, str) else says(cause, reading)
     return Finding(
         cause=cause.key,
         title=f"{title} {name}".strip(),
-        size=cause.resident + cause.swapped - zeros,
+        size=max(cause.resident + cause.swapped - elsewhere, 0),
         sentence=sentence,
         likely=cause.likely,
         evidence=[_line(each) for each in cause.largest(_MOST_NAMED)],
@@ -62,6 +78,8 @@ def _of_cause(cause: Cause, reading: Reading, zeros: int) -> Finding:
 
 
 def _line(mapping: Mapping) -> str:
+    if not mapping.size:  # a figure of the process's status
+        return f"{mapping.path}: {size_text(mapping.resident)}"
     name = f" {mapping.path}" if mapping.path else ""
     return (
         f"{mapping.start:x}-{mapping.end:x} {mapping.permissions}{name}: "
@@ -108,7 +126,16 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     )
 
 
+def _anonymous(cause: Cause, reading: Reading) -> Said:
+    return (
+        "Memory of no file. You may not see which mappings it is in; root may.",
+        [f"sudo heapfit why {reading.process.pid}"],
+    )
+
+
 def _mapped(cause: Cause, reading: Reading) -> Said:
+    if reading.ledger is not None:
+        return "Mappings that the program makes itself, apart from malloc.", []
     return (
         "Anonymous mappings: malloc's large blocks (128 KiB and more), or what the program maps "
         "itself. Record who allocates; what a recording does not have is the program's own.",
@@ -231,6 +258,7 @@ def _go(cause: Cause, reading: Reading) -> Said:
 _CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
     "malloc": ("malloc's main heap", _malloc),
     "arenas": ("glibc's arenas of threads", _arenas),
+    "anonymous": ("anonymous memory", _anonymous),
     "mapped": ("large blocks and own mappings", _mapped),
     "brk": ("the program break", _brk),
     "stacks": ("stacks of threads", _stacks),
@@ -253,14 +281,7 @@ _CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
 }
 
 
-# ------------------------------------------------------------- of the whole process
-
-
-def _of_all(reading: Reading) -> Iterator[Finding]:
-    yield from _peak(reading)
-    yield from _swap(reading)
-    yield from _lazily_freed(reading)
-    yield from _near_a_limit(reading)
+# ------------------------------------------- across causes, and of the whole process
 
 
 def _whole(cause: str, title: str, size: int, sentence: str, evidence: str) -> Finding:
@@ -308,15 +329,30 @@ def _swap(reading: Reading) -> Iterator[Finding]:
 
 
 def _lazily_freed(reading: Reading) -> Iterator[Finding]:
-    if reading.lazily_freed < _NOTICED * max(reading.resident, 1):
-        return
-    yield _whole(
-        "lazily_freed",
-        "of that, given back lazily",
-        reading.lazily_freed,
-        f"{size_text(reading.lazily_freed)} have been given back (MADV_FREE) and still count as "
-        "resident: the kernel takes them when it needs memory.",
-        f"LazyFree: {size_text(reading.lazily_freed)}",
+    yield Finding(
+        cause="lazily_freed",
+        title="given back lazily",
+        size=reading.lazily_freed,
+        sentence="It has been given back (MADV_FREE) and still counts as resident: the kernel "
+        "takes it when it needs memory.",
+        likely=False,
+        evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
+        commands=[],
+    )
+
+
+def _free(reading: Reading) -> Iterator[Finding]:
+    pid = reading.process.pid
+    yield Finding(
+        cause="free",
+        title="free memory in malloc's heap",
+        size=reading.free,
+        sentence="Blocks of glibc's main heap that are free, by their sizes. glibc gives back by "
+        "itself only what is free at the end; malloc_trim(0) gives back the other whole pages. A "
+        "recording says what stays live between them.",
+        likely=True,
+        evidence=[f"/proc/{pid}/mem: {size_text(reading.free)} in free chunks of [heap]"],
+        commands=[f"gdb --batch --pid {pid} --ex 'call (int)malloc_trim(0)'", *_record(reading)],
     )
 
 
@@ -325,10 +361,11 @@ def _near_a_limit(reading: Reading) -> Iterator[Finding]:
     if group is None or group.used < _NEAR_LIMIT * group.limit:
         return
     without = max(group.used - group.file, 0)
+    cached = group.file > reading.resident
     yield _whole(
-        "limit",
-        "of the container's limit",
-        group.used,
+        "cache" if cached else "limit",
+        "page cache of the container" if cached else "of the container's limit",
+        group.file if cached else group.used,
         f"The control group uses {size_text(group.used)} of the {size_text(group.limit)} that it "
         f"may: {size_text(group.file)} of it is page cache, which goes before anything is killed, "
         f"and {size_text(without)} is not.",
