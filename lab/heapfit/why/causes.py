@@ -130,7 +130,9 @@ def _anonymous(
         return "jit", True
     if place.runtime == "go" and mapping.start % _GO_GROWS == mapping.end % _GO_GROWS == 0:
         return "go", True  # Stacks of goroutines are in it.
-    if any(mapping.start <= each < mapping.end for each in stacks) or _is_stack(before, mapping):
+    if any(mapping.start <= each < mapping.end for each in stacks):
+        return "stacks", True
+    if place.allocator != "heapfit" and _is_stack(before, mapping):  # It has guards of its own.
         return "stacks", True
     if place.allocator == "glibc" and _is_arena(mapping, after):
         return "arenas", True

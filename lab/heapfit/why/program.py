@@ -30,6 +30,7 @@ _LINKED = {
     "mimalloc": b"mimalloc: ",
     "tcmalloc": b"TCMALLOC_",
     "snmalloc": b"snmalloc",
+    "glibc": b"malloc(): corrupted top size",
 }
 _LARGEST_SEARCHED = 512 << 20
 _GLIBC_VERSION = re.compile(rb"stable release version (\d+\.\d+)")

@@ -72,7 +72,7 @@ def read(pid: int) -> Reading:
             )
         raise Gone(f"process {pid} ({process.name}) has ended")
     exe = _link(folder / "exe")
-    files = {each.path for each in mappings or () if each.path.startswith("/")}
+    files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
     allocator = program.allocator_of(files, exe, folder)
     name = allocator.name if allocator else ""
     runtime = program.runtime_of(files, exe, folder)
