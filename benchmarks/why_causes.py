@@ -34,16 +34,16 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from account import ledger
+from account import why as account_why
 from account.common import HEAPFIT, Figures, Row, hear, lab_environment, percent, say, started
 from container import MIB, control_group
-from heapfit import catalogue, paths
+from heapfit import catalogue
 
 SOURCES = Path(__file__).resolve().parent / "why"
 MOST_WRONG, MOST_FALSE = 2, 0.1
@@ -54,15 +54,14 @@ MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 
 @dataclass(frozen=True)
 class Planted:
-    """A program with one cause. `command` follows `FOLDER/` where it is compiled; FILE in it is a
-    file of its own."""
+    """A program with one cause. FOLDER in `command` is where it is compiled, FILE a file of its
+    own."""
 
     cause: str
     command: str
     also: tuple[str, ...] = ()  # true too, but not what is to come first
     allocator: str = ""  # a name of the catalogue; empty: glibc
     limit: int = 0  # MiB of its control group; 0: it has none
-    environment: dict[str, str] = field(default_factory=dict)
 
 
 PLANTED = {
@@ -77,18 +76,13 @@ PLANTED = {
     "after a peak, jemalloc": Planted("jemalloc", "retained", allocator="jemalloc"),
     "after a peak, mimalloc": Planted("mimalloc", "retained", allocator="mimalloc2"),
     "after a peak, tcmalloc": Planted("tcmalloc", "retained", allocator="tcmalloc"),
-    "after a peak, heapfit": Planted(
-        "heapfit",
-        "retained",
-        allocator="heapfit",
-        environment={"HEAPFIT_OPTIONS": "background:off"},
-    ),
+    "after a peak, heapfit": Planted("heapfit", "retained", allocator="heapfit"),
     "large blocks": Planted("mapped", "large"),
     "Java": Planted("java", "java -Xmx1g -cp FOLDER Objects"),
-    "Node.js": Planted("node", "node SOURCES/objects.js"),
-    "Python": Planted("python", "/usr/bin/python3 SOURCES/objects.py"),
-    "Ruby": Planted("ruby", "ruby SOURCES/objects.rb", ("malloc",)),
-    "PHP": Planted("php", "php SOURCES/arrays.php"),
+    "Node.js": Planted("node", "node objects.js"),
+    "Python": Planted("python", "/usr/bin/python3 objects.py"),
+    "Ruby": Planted("ruby", "ruby objects.rb", ("malloc",)),
+    "PHP": Planted("php", "php objects.php"),
     "Go": Planted("go", "objects"),
     "memfd": Planted("shared", "shared memfd"),
     "System V": Planted("shared", "shared sysv"),
@@ -103,41 +97,29 @@ PLANTED = {
 
 def build(folder: Path) -> None:
     """Compile the planted programs."""
+    commands = [["javac", "-d", str(folder), str(SOURCES / "Objects.java")]]
+    commands += [["go", "build", "-o", str(folder / "objects"), str(SOURCES / "objects.go")]]
     for source in SOURCES.glob("*.c"):
-        words = ["cc", "-O1", "-g", "-pthread", str(source), "-o", str(folder / source.stem)]
-        subprocess.run(words, check=True)
-    for words in (
-        ["javac", "-d", str(folder), str(SOURCES / "Objects.java")],
-        ["go", "build", "-o", str(folder / "objects"), str(SOURCES / "objects.go")],
-    ):
+        commands.append(["cc", "-O1", "-pthread", str(source), "-o", str(folder / source.stem)])
+    for words in commands:
         if shutil.which(words[0]):
-            subprocess.run(words, check=True, env={**os.environ, "GOFLAGS": "-mod=mod"})
-
-
-def words_of(planted: Planted, folder: Path) -> list[str]:
-    words = [
-        each.replace("FOLDER", str(folder)).replace("SOURCES", str(SOURCES))
-        for each in planted.command.split()
-    ]
-    if (folder / words[0]).exists():
-        words[0] = str(folder / words[0])
-    return [str(folder / "data") if each == "FILE" else each for each in words]
+            subprocess.run(words, check=True)
 
 
 @contextmanager
 def planted_process(planted: Planted, folder: Path) -> Iterator[int]:
     """Start a program, and give its number when its memory is there."""
-    words = words_of(planted, folder)
-    environment = {**os.environ, **planted.environment}
-    if planted.allocator == "heapfit":
-        environment["LD_PRELOAD"] = str(paths.library())
-    elif planted.allocator:
+    places = {"FOLDER": str(folder), "FILE": str(folder / "data")}
+    words = [places.get(each, each) for each in planted.command.split()]
+    words = [str(SOURCES / each) if each.startswith("objects.") else each for each in words]
+    environment = {**os.environ, "HEAPFIT_OPTIONS": "background:off"}
+    if planted.allocator:
         installed = catalogue.find_installed(catalogue.load_allocators()[planted.allocator])
         if installed is None:
             raise FileNotFoundError(planted.allocator)
         environment["LD_PRELOAD"] = str(installed.library)
-    if shutil.which(words[0]) is None:
-        raise FileNotFoundError(words[0])
+    path = f"{folder}:{os.environ['PATH']}"
+    words[0] = shutil.which(words[0], path=path) or words[0]
     with ExitStack() as stack:
         if planted.limit:
             group = stack.enter_context(control_group(planted.limit * MIB))
@@ -175,24 +157,27 @@ def judged(planted: Planted, found: Figures) -> Figures:
     }
 
 
-def causes(folder: Path, only: str | None) -> Figures:
+def causes(folder: Path, names: list[str]) -> Figures:
     found: Figures = {"programs": {}, "skipped": []}
-    for name in [only] if only else PLANTED:
-        planted = PLANTED[name]
+    for name in names:
         try:
-            with planted_process(planted, folder) as pid:
-                one = judged(planted, why(pid))
+            with planted_process(PLANTED[name], folder) as pid:
+                one = judged(PLANTED[name], why(pid))
         except FileNotFoundError as error:
             found["skipped"].append(name)
             say(f"{name} is left out: there is no {error}")
             continue
-        finally:
-            (folder / "data").unlink(missing_ok=True)
         found["programs"][name] = one
+        other = f"then {one['false'] or 'none'}, {percent(one['false_share'])}"
         mark = "" if one["right"] else "   WRONG"
-        say(f"{name:26} {one['first']:13} {percent(one['share']):>7}   "
-            f"then {one['false'] or 'none'}, {percent(one['false_share'])}{mark}")  # fmt: skip
+        say(f"{name:26} {one['first']:13} {percent(one['share']):>7}   {other}{mark}")
     return found
+
+
+def processor_s() -> float:
+    """Return what the commands that have ended took."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def mappings(folder: Path) -> list[Figures]:
@@ -204,53 +189,14 @@ def mappings(folder: Path) -> list[Figures]:
             if number >= int(before):
                 MAX_MAP_COUNT.write_text(str(number + 1000))
             with planted_process(Planted("", f"mappings {number}"), folder) as pid:
-                used, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+                before_s, start_s = processor_s(), time.monotonic()
                 why(pid)
-                wall = time.monotonic() - start_s
-                now = resource.getrusage(resource.RUSAGE_CHILDREN)
-            processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-            found.append({"mappings": number, "wall_s": round(wall, 3),
-                          "processor_s": round(processor, 3)})  # fmt: skip
-            say(f"{number:,} mappings: {wall:.2f} s, {processor:.2f} s of a processor")
+                wall, used = time.monotonic() - start_s, processor_s() - before_s
+            say(f"{number:,} mappings: {wall:.2f} s, {used:.2f} s of a processor")
+            figures = {"wall_s": round(wall, 3), "processor_s": round(used, 3)}
+            found.append({"mappings": number, **figures})
     finally:
         MAX_MAP_COUNT.write_text(before)
-    return found
-
-
-# Of these no more is known than that the memory is there.
-NO_CAUSE = ("mapped", "brk", "anonymous")
-
-
-def looked_at(pid: int) -> Figures:
-    """Compare what `heapfit why` says with what the kernel counts before and after."""
-    before = ledger.kernels(pid)
-    found = why(pid)
-    after = ledger.kernels(pid)
-    parts = {each["cause"]: each["size"] for each in found["findings"] if not each["of_all"]}
-    resident = (before.resident + after.resident) / 2
-    without = sum(parts.get(each, 0) for each in NO_CAUSE)
-    return {
-        "smaps": [before.resident, after.resident],
-        "share": round(1 - without / ((before.anonymous + after.anonymous) / 2), 4),
-        "difference": round(abs(sum(parts.values()) - found["swapped"] - resident) / resident, 5),
-        "causes": parts,
-    }
-
-
-def real(folder: Path) -> Figures:
-    """Look at real programs under heapfit, at rest after some seconds of load."""
-    found: Figures = {}
-    scale = ledger.Scale(seconds=2, looks=1)
-    for name, program in ledger.PROGRAMS.items():
-        if ledger.missing(program):
-            say(f"{name} is left out: it is not installed")
-            continue
-        (folder / name).mkdir()
-        for moment, pid in program.moments(folder / name, scale):
-            if moment == ledger.AFTER:
-                found[name] = one = looked_at(pid)
-                say(f"{name}: {percent(one['share'])} has a cause; "
-                    f"off smaps by {percent(one['difference'], 2)}")  # fmt: skip
     return found
 
 
@@ -268,28 +214,15 @@ def all_rows(found: Figures) -> list[Row]:
         )
     ]
     for at, each in enumerate(found.get("mappings", [])):
-        rows.append(
-            Row(
-                f"`heapfit why PID` with {each['mappings']:,} mappings: time",
-                "" if at else f"≤ {MOST_SECONDS:g} s",
-                f"{each['wall_s']:.2g} s ({each['processor_s']:.2g} s of a processor)",
-                None if at else each["processor_s"] <= MOST_SECONDS,
-            )
+        figure = (
+            f"`heapfit why PID` with {each['mappings']:,} mappings: time of a processor (in all)"
         )
-    if found.get("real"):
-        shares = {name: each["share"] for name, each in found["real"].items()}
-        least = min(shares, key=shares.__getitem__)
-        off = max(each["difference"] for each in found["real"].values())
+        measured = f"{each['processor_s']:.2g} s ({each['wall_s']:.2g} s)"
+        goal = "" if at else f"≤ {MOST_SECONDS:g} s"
         rows.append(
-            Row(
-                f"anonymous memory under a cause, {len(shares)} real programs under heapfit "
-                "(see below): the least share; off `smaps` by at most",
-                f"≥ {percent(ledger.LEAST_SHARE, 0)}; ≤ {percent(ledger.MOST_DIFFERENCE, 0)}",
-                f"{percent(shares[least])} (`{least}`); {percent(off, 2)}",
-                shares[least] >= ledger.LEAST_SHARE and off <= ledger.MOST_DIFFERENCE,
-            )
+            Row(figure, goal, measured, None if at else each["processor_s"] <= MOST_SECONDS)
         )
-    return rows
+    return [*rows, *account_why.rows(found.get("real", {}))]
 
 
 def main() -> int:
@@ -303,13 +236,10 @@ def main() -> int:
     found: Figures = json.loads(path.read_text()) if path and path.exists() else {}
     found |= {"date": datetime.now(UTC).isoformat(timespec="seconds"), "kernel": platform.release()}
     with tempfile.TemporaryDirectory(prefix="heapfit-why-") as made:
-        folder = Path(made)
-        build(folder)
-        found |= causes(folder, arguments.only)
-        if arguments.mappings:
-            found["mappings"] = mappings(folder)
-        if arguments.ledger:
-            found["real"] = real(folder)
+        build(Path(made))
+        found |= causes(Path(made), [arguments.only] if arguments.only else list(PLANTED))
+        found |= {"mappings": mappings(Path(made))} if arguments.mappings else {}
+        found |= {"real": account_why.measure(Path(made), why)} if arguments.ledger else {}
     if path:
         path.write_text(json.dumps(found, indent=1) + "\n")
     rows = all_rows(found)

@@ -11,6 +11,7 @@ int main(int count, char **arguments)
     fflush(log);
     fsync(fileno(log));
     rewind(log);
-    while (fread(block, 1, sizeof block, log) > 0) {}
+    while (fread(block, 1, sizeof block, log) > 0) {
+    }
     ready();
 }

@@ -14,5 +14,6 @@ static void ready(void)
 {
     puts("ready");
     fflush(stdout);
-    while (getchar() != EOF) {}
+    while (getchar() != EOF) {
+    }
 }

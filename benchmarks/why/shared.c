@@ -17,8 +17,7 @@ int main(int count, char **arguments)
         if (strcmp(kind, "shm") == 0) file = shm_open("/heapfit-why", O_RDWR | O_CREAT, 0600);
         if (file >= 0 && ftruncate(file, (off_t)MUCH) != 0) return 1;
         if (strcmp(kind, "shm") == 0) shm_unlink("/heapfit-why");
-        memory = mmap(NULL, MUCH, PROT_READ | PROT_WRITE, MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0),
-                      file, 0);
+        memory = mmap(NULL, MUCH, PROT_READ | PROT_WRITE, MAP_SHARED | (file < 0 ? MAP_ANONYMOUS : 0), file, 0);
     }
     memset(memory, 'x', MUCH);
     ready();

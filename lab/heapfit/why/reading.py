@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from heapfit.why.maps import Mapping, parse
 
 _PROC = Path("/proc")
 _KIB = 1024
+_VERY_MANY = 100_000  # mappings: some two seconds
 # Of the environment, what changes how memory is allocated; nothing else of it is told.
 _SETTINGS = (
     "GLIBC_TUNABLES",
@@ -55,14 +57,15 @@ class Reading:
     ledger: Ledger | None  # of its heap, where heapfit serves it and may be asked
 
 
-def read(pid: int) -> Reading:
-    """Return a look at the process; of somebody else's, what everybody may know.
+def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
+    """Return a look at the process; of somebody else's, what everybody may know. `progress` is
+    told the number of mappings that have been read, if they are very many.
 
     Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
     process = _there(pid)
     folder = _PROC / str(pid)
-    mappings = _mappings(folder, process)
+    mappings = _mappings(folder, process, progress)
     status = status_of(pid) or {}
     if "VmRSS" not in status:
         if "2" in (str(pid), status.get("PPid")):  # kthreadd, the parent of those
@@ -115,11 +118,18 @@ def _there(pid: int) -> Process:
     return present(pid)
 
 
-def _mappings(folder: Path, process: Process) -> list[Mapping] | None:
+def _mappings(
+    folder: Path, process: Process, progress: Callable[[int], None] | None
+) -> list[Mapping] | None:
     """Return the mappings of a process; None where they may not be read."""
+    found = []
     try:
         with (folder / "smaps").open("rb") as file:
-            return list(parse(file))
+            for mapping in parse(file):
+                found.append(mapping)
+                if progress and len(found) % _VERY_MANY == 0:
+                    progress(len(found))
+        return found
     except PermissionError:
         return None
     except ProcessLookupError as error:
