@@ -48,14 +48,13 @@ from heapfit import catalogue
 SOURCES = Path(__file__).resolve().parent / "why"
 MOST_WRONG, MOST_FALSE = 2, 0.1
 MAPPINGS = (10_000, 1_000_000)
-MOST_SECONDS = 1.0  # for the first of them
+MOST_SECONDS = 1.0  # for the fewest
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 
 
 @dataclass(frozen=True)
 class Planted:
-    """A program with one cause. FOLDER in `command` is where it is compiled, FILE a file of its
-    own."""
+    """A program with one cause. In `command`, FOLDER is where it is compiled, FILE is its own."""
 
     cause: str
     command: str
@@ -157,8 +156,9 @@ def judged(planted: Planted, found: Figures) -> Figures:
     }
 
 
-def causes(folder: Path, names: list[str]) -> Figures:
-    found: Figures = {"programs": {}, "skipped": []}
+def causes(folder: Path, names: list[str], found: Figures) -> None:
+    """Look at planted programs, and put what is said of each into `found`."""
+    found |= {"programs": found.get("programs", {}), "skipped": []}
     for name in names:
         try:
             with planted_process(PLANTED[name], folder) as pid:
@@ -171,7 +171,6 @@ def causes(folder: Path, names: list[str]) -> Figures:
         other = f"then {one['false'] or 'none'}, {percent(one['false_share'])}"
         mark = "" if one["right"] else "   WRONG"
         say(f"{name:26} {one['first']:13} {percent(one['share']):>7}   {other}{mark}")
-    return found
 
 
 def processor_s() -> float:
@@ -228,7 +227,7 @@ def all_rows(found: Figures) -> list[Row]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, help="store the result; parts not measured stay")
-    parser.add_argument("--only", choices=PLANTED, help="look at one of the planted programs")
+    parser.add_argument("--only", choices=PLANTED, help="of the planted programs")
     parser.add_argument("--mappings", action="store_true")
     parser.add_argument("--ledger", action="store_true")
     arguments = parser.parse_args()
@@ -237,7 +236,7 @@ def main() -> int:
     found |= {"date": datetime.now(UTC).isoformat(timespec="seconds"), "kernel": platform.release()}
     with tempfile.TemporaryDirectory(prefix="heapfit-why-") as made:
         build(Path(made))
-        found |= causes(Path(made), [arguments.only] if arguments.only else list(PLANTED))
+        causes(Path(made), [arguments.only] if arguments.only else list(PLANTED), found)
         found |= {"mappings": mappings(Path(made))} if arguments.mappings else {}
         found |= {"real": account_why.measure(Path(made), why)} if arguments.ledger else {}
     if path:

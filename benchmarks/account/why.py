@@ -16,7 +16,9 @@ from account.ledger import (
     LEAST_SHARE,
     MOST_DIFFERENCE,
     PROGRAMS,
+    TRIES,
     Scale,
+    is_steady,
     kernels,
     missing,
 )
@@ -26,10 +28,14 @@ NO_CAUSE = ("mapped", "brk", "anonymous")
 
 
 def looked_at(pid: int, why: Callable[[int], Figures]) -> Figures:
-    """Compare what `heapfit why` says with what the kernel counts before and after."""
-    before = kernels(pid)
-    found = why(pid)
-    after = kernels(pid)
+    """Compare what `heapfit why` says with what the kernel counts before and after. Where these
+    differ, memory has come or gone meanwhile: then it is looked again, some times."""
+    for _ in range(TRIES):
+        before = kernels(pid)
+        found = why(pid)
+        after = kernels(pid)
+        if is_steady({"smaps": [before.resident, after.resident]}):
+            break
     parts = {each["cause"]: each["size"] for each in found["findings"] if not each["of_all"]}
     resident = (before.resident + after.resident) / 2
     without = sum(parts.get(each, 0) for each in NO_CAUSE)

@@ -43,7 +43,8 @@ def findings(reading: Reading) -> list[Finding]:
     Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
     and what is given back lazily count for themselves.
     """
-    part = reading.huge_untouched or 0.0
+    # Of its own heap, the ledger tells what of a huge page was never used.
+    part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
     part = part if part >= _OVERSHOOT and _is_noticed(reading.huge, reading) else 0.0
     lazily = _is_noticed(reading.lazily_freed, reading)
     free = reading.free if _is_noticed(reading.free, reading) else 0
