@@ -6,18 +6,24 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import Heapfit
+from heapfit.errors import HeapfitError
 from heapfit.why import grown, read
+from heapfit.why.causes import Place, causes
 from heapfit.why.findings import findings
-from heapfit.why.limits import group_of
+from heapfit.why.limits import Group, group_of
 from heapfit.why.maps import parse
+from heapfit.why.program import Allocator, allocator_of, runtime_of
 
 SOURCE = Path(__file__).parent / "why_program.c"
+PLANTED = Path(__file__).parents[2] / "benchmarks/why"
 PYTHON = "kept = [str(i) for i in range(400_000)]; print('there', flush=True); input()"
 KINDS = ("malloc", "mapped", "arenas", "stacks", "variables", "shared", "shared_anonymous",
          "files", "jit")  # fmt: skip
@@ -37,7 +43,7 @@ def running(*words: object, **environment: str) -> Iterator[subprocess.Popen[byt
     command = [str(each) for each in words]
     with subprocess.Popen(command, env=os.environ | environment, **pipes) as started:  # type: ignore[call-overload]
         try:
-            assert started.stdout.readline() == b"there\n"
+            assert started.stdout.readline() in (b"there\n", b"ready\n")
             yield started
         finally:
             started.kill()
@@ -51,6 +57,52 @@ def test_what_holds_the_memory_comes_first(program: Path, kind: str, tmp_path: P
     assert first.cause == kind.partition("_")[0]
     assert first.size > 0.8 * reading.resident
     assert sum(each.size for each in (first, *others) if not each.of_all) == reading.resident
+
+
+@pytest.mark.parametrize(("name", "cause"), [("leak", "malloc"), ("pinned", "free")])
+def test_free_blocks_of_glibc_are_told_from_a_leak(tmp_path: Path, name: str, cause: str) -> None:
+    subprocess.run(["gcc", "-O1", PLANTED / f"{name}.c", "-o", tmp_path / name], check=True)
+    with running(tmp_path / name) as started:
+        reading = read(started.pid)
+    [first, *_] = findings(reading)
+    assert first.cause == cause
+    assert first.size > 0.8 * reading.resident
+
+
+def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
+    with running(program, "mapped") as started:
+        reading = read(started.pid)
+    full = Group(limit=10 << 30, used=10 << 30, file=0, limit_file="memory.max")
+    assert findings(replace(reading, group=full))[0].cause == "limit"
+    [first, *_] = findings(replace(reading, group=replace(full, file=9 << 30)))
+    assert (first.cause, first.size) == ("cache", 9 << 30)
+    [first, *_] = findings(replace(reading, causes=[], lazily_freed=60 << 20, group=None))
+    assert (first.cause, first.size) == ("lazily_freed", 60 << 20)
+
+
+GUARD = b"10000000-10001000 ---p 0 00:00 0"
+
+
+@pytest.mark.parametrize(
+    ("place", "lines", "cause"),
+    [
+        (Place("", "go", [0x10800010]), [b"10800000-10c00000 rw-p 0 00:00 0"], "go"),
+        (Place("tcmalloc", None, []), [b"10000000-10010000 rw-p 0 00:00 0 [heap]"], "tcmalloc"),
+        (Place("glibc", None, []), [GUARD, b"10001000-10100000 rw-p 0 00:00 0"], "stacks"),
+        (Place("heapfit", None, []), [GUARD, b"10001000-10100000 rw-p 0 00:00 0"], "heapfit"),
+        (Place("glibc", None, []), [b"10000000-10010000 rw-s 0 08:01 7 /a/[heap]"], "files"),
+    ],
+)
+def test_the_place_of_a_mapping_tells(place: Place, lines: list[bytes], cause: str) -> None:
+    [found] = causes(list(parse([*lines, b"Rss: 64 kB"])), place)
+    assert found.key == cause
+
+
+def test_what_an_upgrade_has_replaced_is_known_by_its_name(tmp_path: Path) -> None:
+    library = "/lib/libjemalloc.so.2 (deleted)"
+    found = allocator_of([library, "/lib/libc.so.6 (deleted)"], "", tmp_path)
+    assert found == Allocator("jemalloc", library)
+    assert runtime_of(["/lib/libjvm.so (deleted)"], "", tmp_path) == "java"
 
 
 def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
@@ -124,6 +176,30 @@ def test_what_cannot_be_read_is_said(run_heapfit: Heapfit) -> None:
     assert "is not a process ID" in run_heapfit("why", "nginx").stderr
 
 
+def test_of_somebody_elses_process_is_told_what_may_be_read(program: Path) -> None:
+    with running(program, "malloc") as started:
+        other = started.pid if os.geteuid() == 0 else 1
+        try:
+            os.seteuid(65534 if os.geteuid() == 0 else os.geteuid())
+            [first, *_] = findings(read(other))
+        finally:
+            os.seteuid(os.getuid())
+    assert first.cause == "anonymous"
+    assert first.commands == [f"sudo heapfit why {other}"]
+
+
+def test_what_is_no_process_any_more_is_said() -> None:
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        with pytest.raises(HeapfitError, match=f"has ended .*process {os.getpid()}, waits"):
+            read(ended.pid)
+    waits = threading.Event()
+    (thread := threading.Thread(target=waits.wait)).start()
+    with pytest.raises(HeapfitError, match=f"is a thread; .*heapfit why {os.getpid()}"):
+        read(thread.native_id or 0)
+    waits.set()
+
+
 def test_hostile_names_are_names() -> None:
     lines = [b"1000-2000 rw-p 00000000 00:00 7 /a b\\n: Rss: 9 kB (deleted)\n", b"Rss: 4 kB\n"]
     [mapping] = parse(lines)
@@ -134,13 +210,14 @@ def test_hostile_names_are_names() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_nearest_limit_of_a_group_counts(tmp_path: Path, version: int) -> None:
     top = tmp_path / "sys/fs/cgroup" / ("memory" if version == 1 else "")
-    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")
-    limit, used, cache = names if version == 1 else ("memory.max", "memory.current", "file")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem")
+    of_2 = ("memory.max", "memory.current", "file", "shmem")
+    limit, used, cache, shared = names if version == 1 else of_2
     for folder, most in ((top / "a", "1000"), (top / "a/b", "max" if version == 2 else "4000")):
         folder.mkdir(parents=True)
         (folder / limit).write_text(most)
         (folder / used).write_text("900")
-        (folder / "memory.stat").write_text(f"{cache} 300\nother 1\n")
+        (folder / "memory.stat").write_text(f"{cache} 400\n{shared} 100\n")
     line = "5:memory:/a/b" if version == 1 else "0::/a/b"
     found = group_of(["3:cpu:/x", line], tmp_path)
     assert found is not None

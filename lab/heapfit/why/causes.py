@@ -14,8 +14,11 @@ from heapfit.why.maps import Mapping
 # glibc gives each heap of an arena so much address space, at a multiple of it (malloc/arena.c,
 # HEAP_MAX_SIZE with 64-bit addresses).
 ARENA = 64 << 20
-# Go's heap begins here on amd64 and arm64 (runtime/malloc.go, arenaBaseOffset and hints).
-_GO_HEAP = range(0xC0 << 32, 0xE0 << 32)
+# Go's heap grows by so much, at a multiple of it; where it begins is random since 1.26
+# (runtime/malloc.go, heapArenaBytes on 64-bit Linux is a multiple; mheap.go, grow).
+_GO_GROWS = 4 << 20
+
+_OF_LIBC = ("glibc", "musl", "")
 
 _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 _KERNELS = ("[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]", "[uprobes]")
@@ -42,6 +45,10 @@ class Cause:
         return sum(each.swapped for each in self.mappings)
 
     @property
+    def lazily_freed(self) -> int:
+        return sum(each.lazily_freed for each in self.mappings)
+
+    @property
     def huge(self) -> int:
         return sum(each.huge for each in self.mappings)
 
@@ -61,6 +68,7 @@ class Place:
     allocator: str  # its name; empty: not known
     runtime: str | None
     stacks: Collection[int]  # stack pointers of its threads, as far as they may be read
+    told: bool = False  # the allocator says what its heap has: that is no matter of mappings
 
 
 def causes(mappings: Sequence[Mapping], place: Place) -> list[Cause]:
@@ -91,7 +99,9 @@ def _with_neighbours(
 def _named(mapping: Mapping, place: Place) -> tuple[str, bool] | None:
     path = mapping.path
     if path == "[heap]":
-        return ("malloc", False) if place.allocator in ("glibc", "musl", "") else ("brk", False)
+        if place.allocator == "tcmalloc":  # It takes memory from brk(2), too.
+            return "tcmalloc", False
+        return "malloc" if place.allocator in _OF_LIBC else "brk", False
     if path.startswith("[stack"):
         return "stacks", False
     if path in _KERNELS:
@@ -118,15 +128,17 @@ def _anonymous(
         return "variables", True  # What a program's file does not hold (.bss) is behind its data.
     if "x" in mapping.permissions:
         return "jit", True
-    if any(mapping.start <= each < mapping.end for each in stacks) or _is_stack(before, mapping):
+    if place.runtime == "go" and mapping.start % _GO_GROWS == mapping.end % _GO_GROWS == 0:
+        return "go", True  # Stacks of goroutines are in it.
+    if any(mapping.start <= each < mapping.end for each in stacks):
+        return "stacks", True
+    if place.allocator != "heapfit" and _is_stack(before, mapping):  # It has guards of its own.
         return "stacks", True
     if place.allocator == "glibc" and _is_arena(mapping, after):
         return "arenas", True
-    if place.runtime == "go":
-        return ("go", True) if mapping.start in _GO_HEAP else ("runtime", True)
     if place.runtime is not None:
-        return place.runtime, True
-    return ("mapped" if place.allocator in ("glibc", "musl", "") else place.allocator), True
+        return ("runtime" if place.runtime == "go" else place.runtime), True
+    return ("mapped" if place.allocator in _OF_LIBC or place.told else place.allocator), True
 
 
 _GUARDS = range(1 << 12, (1 << 16) + 1)

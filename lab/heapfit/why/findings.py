@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from heapfit.text import counted, join_words, percent
 from heapfit.text import size as size_text
@@ -18,6 +19,7 @@ _NOTICED, _OVERSHOOT = 0.1, 0.25
 _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
 _MOST_NAMED = 3  # mappings of a cause
+_LONGEST_COMMAND = 80
 
 
 @dataclass(frozen=True)
@@ -28,40 +30,55 @@ class Finding:
     title: str  # what it is, as a row of a table
     size: int
     sentence: str
-    likely: bool  # by the place of the mappings, not by their names
-    evidence: list[str]
-    commands: list[str]
+    likely: bool = False  # by the place of the mappings, not by their names
+    evidence: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
     of_all: bool = False  # of the whole process: no part of what is resident
 
 
 def findings(reading: Reading) -> list[Finding]:
-    """Return a finding for each cause, the largest first; those of the whole process come last.
+    """Return a finding for each cause, the largest first. What the container has comes before them,
+    what is true of the whole process after them.
 
-    The first ones add up to what is resident and in swap: zeros in huge pages count for themselves.
+    Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
+    and what is given back lazily count for themselves.
     """
-    zeros = reading.huge_untouched or 0.0
-    zeros = zeros if zeros >= _OVERSHOOT and reading.huge >= _NOTICED * reading.resident else 0.0
-    found = [_of_cause(each, reading, int(zeros * each.huge)) for each in reading.causes]
-    found += _huge_pages(reading, int(zeros * reading.huge)) if zeros else []
-    return [*sorted(found, key=lambda each: -each.size), *_of_all(reading)]
+    # Of its own heap, the ledger tells what of a huge page was never used.
+    part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
+    part = part if part >= _OVERSHOOT and _is_noticed(reading.huge, reading) else 0.0
+    lazily = _is_noticed(reading.lazily_freed, reading)
+    free = reading.free if _is_noticed(reading.free, reading) else 0
+    heap = reading.ledger.heap_resident if reading.ledger else 0
+    found = [_of_cause(Cause("heapfit", False), reading, -heap)] if heap else []
+    for cause in reading.causes:
+        elsewhere = int(part * cause.huge) + lazily * cause.lazily_freed
+        elsewhere += free if cause.key == "malloc" else 0
+        elsewhere += heap if cause.key in (reading.runtime, "mapped") else 0
+        found.append(_of_cause(cause, reading, elsewhere))
+    found += _across(reading, int(part * reading.huge), free)
+    ranked = sorted(found, key=lambda each: -each.size)
+    return [*_of_container(reading), *ranked, *_of_all(reading)]
 
 
-def _of_cause(cause: Cause, reading: Reading, zeros: int) -> Finding:
+def _of_cause(cause: Cause, reading: Reading, elsewhere: int) -> Finding:
+    """Return what a cause means; `elsewhere` bytes of it are counted for another one."""
     key, _, name = cause.key.partition(" ")
-    title, says = _CAUSES.get(key, (f"{key}'s heap", _allocator))
-    sentence, commands = (says, []) if isinstance(says, str) else says(cause, reading)
+    title, says, *listed = _CAUSES.get(key, (f"{key}'s heap", _allocator))
+    sentence, commands = (says, listed) if isinstance(says, str) else says(cause, reading)
     return Finding(
         cause=cause.key,
         title=f"{title} {name}".strip(),
-        size=cause.resident + cause.swapped - zeros,
+        size=max(cause.resident + cause.swapped - elsewhere, 0),
         sentence=sentence,
         likely=cause.likely,
         evidence=[_line(each) for each in cause.largest(_MOST_NAMED)],
-        commands=commands,
+        commands=_filled(commands, reading),
     )
 
 
 def _line(mapping: Mapping) -> str:
+    if not mapping.size:  # a figure of the process's status
+        return f"{mapping.path}: {size_text(mapping.resident)}"
     name = f" {mapping.path}" if mapping.path else ""
     return (
         f"{mapping.start:x}-{mapping.end:x} {mapping.permissions}{name}: "
@@ -70,27 +87,18 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_RECORD = [
+    "heapfit record --pid {pid} --for 60s --sample 512k -o growth.hft",
+    "heapfit profile growth.hft",
+]
+_RECORD_OBJECTS = ["heapfit record --objects -o growth.hft -- {command}", _RECORD[1]]
 
 
-def _record(reading: Reading) -> list[str]:
-    pid = reading.process.pid
-    return [
-        f"heapfit record --pid {pid} --for 60s --sample 512k -o growth.hft",
-        "heapfit profile growth.hft",
-    ]
-
-
-def _command(reading: Reading) -> str:
-    words = reading.process.command
-    return shlex.join(words) if words and len(shlex.join(words)) <= 80 else "CMD"
-
-
-def _malloc(cause: Cause, reading: Reading) -> Said:
-    return (
-        "How much of it is live cannot be seen from outside: record who allocates, and what of "
-        "that is not freed.",
-        _record(reading),
-    )
+def _filled(texts: list[str], reading: Reading) -> list[str]:
+    """Return texts with the process's number and its command in their places."""
+    words = shlex.join(reading.process.command)
+    command = words if 0 < len(words) <= _LONGEST_COMMAND else "CMD"
+    return [each.format(pid=reading.process.pid, command=command) for each in texts]
 
 
 def _arenas(cause: Cause, reading: Reading) -> Said:
@@ -101,18 +109,17 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         f"{counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; {by}. Each "
         "arena keeps free memory that no other can use. Two arenas keep less, and threads wait for "
         "each other more often.",
-        [
-            f"MALLOC_ARENA_MAX=2 {_command(reading)}",
-            f"heapfit fit --goal memory -- {_command(reading)}",
-        ],
+        ["MALLOC_ARENA_MAX=2 {command}", "heapfit fit --goal memory -- {command}"],
     )
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
+    if reading.ledger is not None:
+        return "Mappings that the program makes itself, apart from malloc.", []
     return (
         "Anonymous mappings: malloc's large blocks (128 KiB and more), or what the program maps "
         "itself. Record who allocates; what a recording does not have is the program's own.",
-        _record(reading),
+        _RECORD,
     )
 
 
@@ -124,26 +131,18 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         named = join_words([f"{size_text(e.resident)} {e.meaning}" for e in largest])
         return (
             f"{named}.",
-            [f"heapfit ctl {reading.process.pid} ledger"],
+            ["heapfit ctl {pid} ledger"],
         )
     if cause.key == "heapfit":
         return (
             "It tells what each page is there for if the program is started with `heapfit run "
             "--control`.",
-            [f"heapfit run --control -- {_command(reading)}", *_record(reading)],
+            ["heapfit run --control -- {command}", *_RECORD],
         )
     return (
         f"Anonymous mappings: what {name} has for the program, or what the program maps itself. "
         "Record who allocates, and what of that is not freed.",
-        _record(reading),
-    )
-
-
-def _stacks(cause: Cause, reading: Reading) -> Said:
-    return (
-        f"{counted(reading.threads, 'thread')}, whose stacks stay resident as deep as they were "
-        "ever used.",
-        [f"ls /proc/{reading.process.pid}/task | wc -l"],
+        _RECORD,
     )
 
 
@@ -156,66 +155,13 @@ def _files(cause: Cause, reading: Reading) -> Said:
     )
 
 
-def _shared(cause: Cause, reading: Reading) -> Said:
-    return (
-        "The program makes it (memfd, /dev/shm, System V, shared mappings); malloc has no part in "
-        "it.",
-        ["ls -l /dev/shm", f"ls -l /proc/{reading.process.pid}/fd | grep -E 'memfd|shm'"],
-    )
-
-
-def _brk(cause: Cause, reading: Reading) -> Said:
-    return (
-        "An allocator has it that was in force before, or one of the program's own.",
-        _record(reading),
-    )
-
-
-def _java(cause: Cause, reading: Reading) -> Said:
-    pid = reading.process.pid
-    return (
-        "Java's heap, metaspace and the collector's tables. -Xmx bounds the heap alone.",
-        [
-            f"jcmd {pid} GC.heap_info",
-            f"jcmd {pid} VM.native_memory (with -XX:NativeMemoryTracking)",
-        ],
-    )
-
-
-def _node(cause: Cause, reading: Reading) -> Said:
-    return (
-        "JavaScript's objects, and large blocks. --max-old-space-size bounds V8's heap; a heap "
-        "snapshot says what is in it.",
-        [f"kill -USR1 {reading.process.pid}    (opens the inspector; then chrome://inspect)"],
-    )
-
-
 def _python(cause: Cause, reading: Reading) -> Said:
     if reading.settings.get("PYTHONMALLOC", "").startswith("malloc"):
-        return "Large blocks of malloc, of a Python program.", _record(reading)
+        return "Large blocks of malloc, of a Python program.", _RECORD
     return (
         "Objects of at most 512 bytes, or large blocks. With PYTHONMALLOC=malloc a recording has "
         "every object, with its line of Python.",
-        [
-            f"heapfit record --objects -o growth.hft -- {_command(reading)}",
-            "heapfit profile growth.hft",
-        ],
-    )
-
-
-def _ruby(cause: Cause, reading: Reading) -> Said:
-    return (
-        "Pages of Ruby's objects, or large blocks: ObjectSpace.memsize_of_all and GC.stat tell "
-        "them apart.",
-        _record(reading),
-    )
-
-
-def _php(cause: Cause, reading: Reading) -> Said:
-    return (
-        "Chunks of 2 MiB of the Zend memory manager. memory_limit bounds them; USE_ZEND_ALLOC=0 "
-        "lets a recording see each object.",
-        [f"heapfit record --objects -o growth.hft -- {_command(reading)}"],
+        _RECORD_OBJECTS,
     )
 
 
@@ -228,21 +174,66 @@ def _go(cause: Cause, reading: Reading) -> Said:
     )
 
 
-_CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
-    "malloc": ("malloc's main heap", _malloc),
+# The title, what it means, and what to type next; or what computes the latter two.
+_CAUSES: dict[str, tuple[Any, ...]] = {
+    "malloc": (
+        "malloc's main heap",
+        "How much of it is live cannot be seen from outside: record who allocates, and what of "
+        "that is not freed.",
+        *_RECORD,
+    ),
     "arenas": ("glibc's arenas of threads", _arenas),
+    "anonymous": (
+        "anonymous memory",
+        "Memory of no file. You may not see which mappings it is in; root may.",
+        "sudo heapfit why {pid}",
+    ),
     "mapped": ("large blocks and own mappings", _mapped),
-    "brk": ("the program break", _brk),
-    "stacks": ("stacks of threads", _stacks),
+    "brk": (
+        "the program break",
+        "An allocator has it that was in force before, or one of the program's own.",
+        *_RECORD,
+    ),
+    "stacks": (
+        "stacks of threads",
+        "They stay resident as deep as they were ever used.",
+        "ls /proc/{pid}/task | wc -l",
+    ),
     "files": ("programs, libraries, files", _files),
     "variables": ("variables", "Static variables of the program and its libraries (.bss)."),
-    "shared": ("shared memory", _shared),
+    "shared": (
+        "shared memory",
+        "The program makes it (memfd, /dev/shm, System V, shared mappings); malloc has no part in "
+        "it.",
+        "ls -l /dev/shm",
+        "ls -l /proc/{pid}/fd | grep -E 'memfd|shm'",
+    ),
+    "java": (
+        "the JVM's heap",
+        "Java's heap, metaspace and the collector's tables. -Xmx bounds the heap alone.",
+        "jcmd {pid} GC.heap_info",
+        "jcmd {pid} VM.native_memory (with -XX:NativeMemoryTracking)",
+    ),
+    "node": (
+        "V8's heap",
+        "JavaScript's objects, and large blocks. --max-old-space-size bounds V8's heap; a heap "
+        "snapshot says what is in it.",
+        "kill -USR1 {pid}    (opens the inspector; then chrome://inspect)",
+    ),
     "jit": ("generated code", "The program has generated it (JIT)."),
-    "java": ("the JVM's heap", _java),
-    "node": ("V8's heap", _node),
     "python": ("Python's arenas", _python),
-    "ruby": ("Ruby's heap", _ruby),
-    "php": ("PHP's heap", _php),
+    "ruby": (
+        "Ruby's heap",
+        "Pages of Ruby's objects, or large blocks: ObjectSpace.memsize_of_all and GC.stat tell "
+        "them apart.",
+        *_RECORD,
+    ),
+    "php": (
+        "PHP's heap",
+        "Chunks of 2 MiB of the Zend memory manager. memory_limit bounds them; USE_ZEND_ALLOC=0 "
+        "lets a recording see each object.",
+        *_RECORD_OBJECTS,
+    ),
     "go": ("Go's heap", _go),
     "runtime": ("the runtime's own", "It is outside the runtime's heap."),
     "kernel": ("the kernel's pages", "Every process has them."),
@@ -253,84 +244,88 @@ _CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
 }
 
 
-# ------------------------------------------------------------- of the whole process
+# ------------------------------------------- across causes, and of the whole process
+
+
+def _across(reading: Reading, zeros: int, free: int) -> Iterator[Finding]:
+    """Yield what cuts across the causes: parts of what is resident, if it is not little."""
+    if zeros:
+        mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+        enabled = mode.read_text().strip() if mode.exists() else "unknown"
+        yield Finding(
+            "huge_pages",
+            "zeros in huge pages",
+            zeros,
+            f"{size_text(reading.huge)} lie in transparent huge pages, and about "
+            f"{percent(zeros / reading.huge)} of their contents is zeros: pages that came along "
+            "and were never written, or were cleared.",
+            likely=True,
+            evidence=[f"{mode}: {enabled}", f"AnonHugePages: {size_text(reading.huge)}"],
+            commands=[f"echo madvise | sudo tee {mode}"],
+        )
+    if _is_noticed(reading.lazily_freed, reading):
+        yield Finding(
+            "lazily_freed",
+            "given back lazily",
+            reading.lazily_freed,
+            "It has been given back (MADV_FREE) and still counts as resident: the kernel takes it "
+            "when it needs memory.",
+            evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
+        )
+    if free:
+        yield Finding(
+            "free",
+            "free memory in malloc's heap",
+            free,
+            "Blocks of glibc's main heap that are free, by their sizes. By itself glibc gives back "
+            "only what is free at the heap's end; malloc_trim(0) gives back other whole pages, "
+            "too. A recording says what stays live between them.",
+            likely=True,
+            evidence=[f"free chunks of [heap]: {size_text(free)}"],
+            commands=_filled(
+                ["gdb --batch --pid {pid} --ex 'call (int)malloc_trim(0)'", *_RECORD], reading
+            ),
+        )
+
+
+def _is_noticed(size: int, reading: Reading) -> bool:
+    return size >= _NOTICED * max(reading.resident, 1)
 
 
 def _of_all(reading: Reading) -> Iterator[Finding]:
-    yield from _peak(reading)
-    yield from _swap(reading)
-    yield from _lazily_freed(reading)
-    yield from _near_a_limit(reading)
+    if reading.most_resident >= _RETAINED * reading.resident:
+        yield Finding(
+            "peak",
+            "the peak was",
+            reading.most_resident,
+            "That much was resident once; the rest has been given back.",
+            evidence=[f"VmHWM: {size_text(reading.most_resident)}"],
+            of_all=True,
+        )
+    if _is_noticed(reading.swapped, reading):
+        yield Finding(
+            "swap",
+            "of all, in swap",
+            reading.swapped,
+            f"{size_text(reading.swapped)} are in swap, and come back when they are touched.",
+            evidence=[f"VmSwap: {size_text(reading.swapped)}"],
+            of_all=True,
+        )
 
 
-def _whole(cause: str, title: str, size: int, sentence: str, evidence: str) -> Finding:
-    return Finding(cause, title, size, sentence, False, [evidence], [], of_all=True)
-
-
-def _huge_pages(reading: Reading, zeros: int) -> Iterator[Finding]:
-    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    enabled = mode.read_text().strip() if mode.exists() else "unknown"
-    yield Finding(
-        cause="huge_pages",
-        title="zeros in huge pages",
-        size=zeros,
-        sentence=f"{size_text(reading.huge)} lie in transparent huge pages, and about "
-        f"{percent(zeros / reading.huge)} of their contents is zeros: pages that came along and "
-        "were never written, or were cleared.",
-        likely=True,
-        evidence=[f"{mode}: {enabled}", f"AnonHugePages: {size_text(reading.huge)}"],
-        commands=[f"echo madvise | sudo tee {mode}"],
-    )
-
-
-def _peak(reading: Reading) -> Iterator[Finding]:
-    if reading.most_resident < _RETAINED * reading.resident:
-        return
-    yield _whole(
-        "peak",
-        "the peak was",
-        reading.most_resident,
-        "That much was resident once; the rest has been given back.",
-        f"VmHWM: {size_text(reading.most_resident)}",
-    )
-
-
-def _swap(reading: Reading) -> Iterator[Finding]:
-    if reading.swapped < _NOTICED * max(reading.resident, 1):
-        return
-    yield _whole(
-        "swap",
-        "of all, in swap",
-        reading.swapped,
-        f"{size_text(reading.swapped)} are in swap, and come back when they are touched.",
-        f"VmSwap: {size_text(reading.swapped)}",
-    )
-
-
-def _lazily_freed(reading: Reading) -> Iterator[Finding]:
-    if reading.lazily_freed < _NOTICED * max(reading.resident, 1):
-        return
-    yield _whole(
-        "lazily_freed",
-        "of that, given back lazily",
-        reading.lazily_freed,
-        f"{size_text(reading.lazily_freed)} have been given back (MADV_FREE) and still count as "
-        "resident: the kernel takes them when it needs memory.",
-        f"LazyFree: {size_text(reading.lazily_freed)}",
-    )
-
-
-def _near_a_limit(reading: Reading) -> Iterator[Finding]:
+def _of_container(reading: Reading) -> Iterator[Finding]:
     group = reading.group
     if group is None or group.used < _NEAR_LIMIT * group.limit:
         return
     without = max(group.used - group.file, 0)
-    yield _whole(
-        "limit",
-        "of the container's limit",
-        group.used,
+    cached = group.file > reading.resident
+    yield Finding(
+        "cache" if cached else "limit",
+        "page cache of the container" if cached else "of the container's limit",
+        group.file if cached else group.used,
         f"The control group uses {size_text(group.used)} of the {size_text(group.limit)} that it "
         f"may: {size_text(group.file)} of it is page cache, which goes before anything is killed, "
         f"and {size_text(without)} is not.",
-        f"{group.limit_file}: {group.limit}",
+        evidence=[f"{group.limit_file}: {group.limit}"],
+        of_all=True,
     )

@@ -14,7 +14,7 @@ _NONE_V1 = 1 << 62
 @dataclass(frozen=True)
 class Group:
     """Memory of a control group in bytes, with the files that say so. `file` is page cache, which
-    the kernel takes back before it ends anybody."""
+    the kernel takes back before it ends anybody; shared memory is none."""
 
     limit: int
     used: int
@@ -51,7 +51,7 @@ def _read_v2(folder: Path) -> Group | None:
     limit, used = _number(folder / "memory.max"), _number(folder / "memory.current")
     if limit is None or used is None:
         return None
-    file = _stat(folder / "memory.stat").get("file", 0)
+    file = _page_cache(folder, "file", "shmem")
     return Group(limit, used, file, str(folder / "memory.max"), _number(folder / "memory.high"))
 
 
@@ -60,7 +60,7 @@ def _read_v1(folder: Path) -> Group | None:
     used = _number(folder / "memory.usage_in_bytes")
     if limit is None or used is None or limit > _NONE_V1:
         return None
-    file = _stat(folder / "memory.stat").get("total_cache", 0)
+    file = _page_cache(folder, "total_cache", "total_shmem")
     return Group(limit, used, file, str(folder / "memory.limit_in_bytes"))
 
 
@@ -71,12 +71,13 @@ def _number(file: Path) -> int | None:
         return None
 
 
-def _stat(file: Path) -> dict[str, int]:
+def _page_cache(folder: Path, cache: str, shared: str) -> int:
     try:
-        lines = file.read_text().splitlines()
+        lines = (folder / "memory.stat").read_text().splitlines()
     except OSError:
-        return {}
-    return {name: int(value) for name, value in (line.split() for line in lines)}
+        return 0
+    figures = {name: int(value) for name, value in (line.split() for line in lines)}
+    return max(figures.get(cache, 0) - figures.get(shared, 0), 0)
 
 
 def own_limits(lines: list[str]) -> dict[str, int]:

@@ -30,6 +30,7 @@ _LINKED = {
     "mimalloc": b"mimalloc: ",
     "tcmalloc": b"TCMALLOC_",
     "snmalloc": b"snmalloc",
+    "glibc": b"malloc(): corrupted top size",
 }
 _LARGEST_SEARCHED = 512 << 20
 _GLIBC_VERSION = re.compile(rb"stable release version (\d+\.\d+)")
@@ -53,19 +54,22 @@ class Allocator:
         )
 
 
-def allocator_of(files: Collection[str], exe: str, root: Path) -> Allocator | None:
-    """Return the allocator of a process that maps `files` and runs `exe`, as it sees them below
-    `root`; None where none is known."""
-    by_name = {Path(each).name: each for each in files}
+_DELETED = " (deleted)"  # A file that an upgrade has replaced: its name is followed by this.
+
+
+def allocator_of(files: Collection[str], exe: str, folder: Path) -> Allocator | None:
+    """Return the allocator of a process that maps `files` and runs `exe`, as it sees them; None
+    where none is known. Its folder in /proc has the program, even one that is deleted."""
+    by_name = {Path(each.removesuffix(_DELETED)).name: each for each in files}
+    program = folder / "exe"
     for name, pattern in _LIBRARIES.items():
         found = next((by_name[each] for each in by_name if re.match(pattern, each)), None)
         if found is None:
             continue
-        program = root / exe.lstrip("/")
         if name in ("glibc", "musl") and (own := _linked(program)):
             return Allocator(own, exe, linked=True)
-        return Allocator(name, found, _version(name, root / found.lstrip("/")))
-    own = _linked(root / exe.lstrip("/"))
+        return Allocator(name, found, _version(name, folder / "root" / found.lstrip("/")))
+    own = _linked(program)
     return Allocator(own or "a malloc", exe, linked=True) if exe else None
 
 
@@ -105,13 +109,13 @@ _GO = b"\xff Go buildinf:"
 _GO_SEARCHED = 64 << 20
 
 
-def runtime_of(files: Iterable[str], exe: str, root: Path) -> str | None:
+def runtime_of(files: Iterable[str], exe: str, folder: Path) -> str | None:
     """Return which runtime keeps the program's objects in memory of its own."""
-    names = [Path(exe).name, *(Path(each).name for each in files)]
+    names = [Path(each.removesuffix(_DELETED)).name for each in (exe, *files)]
     for runtime, pattern in _RUNTIMES.items():
         if any(re.fullmatch(pattern, each) for each in names):
             return runtime
-    return "go" if _is_go(root / exe.lstrip("/")) else None
+    return "go" if _is_go(folder / "exe") else None
 
 
 def _is_go(program: Path) -> bool:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Ledger, Process, find, present
-from heapfit.live.processes import read_file, status_of, words
+from heapfit.live import Client, Gone, Ledger, Process, find, present
+from heapfit.live.processes import plain, read_file, status_of, words
 from heapfit.trial.tree import PAGE_SIZE
-from heapfit.why import limits, program
+from heapfit.why import contents, limits, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
 
 _PROC = Path("/proc")
 _KIB = 1024
+_VERY_MANY = 100_000  # mappings: some two seconds
 # Of the environment, what changes how memory is allocated; nothing else of it is told.
 _SETTINGS = (
     "GLIBC_TUNABLES",
@@ -48,71 +50,109 @@ class Reading:
     swapped: int
     causes: list[Cause]
     huge_untouched: float | None  # the part of huge pages that is zeros; None: not known
+    free: int  # of glibc's main heap, at least
     group: limits.Group | None
     own_limits: dict[str, int]
     settings: dict[str, str]  # of its environment
     ledger: Ledger | None  # of its heap, where heapfit serves it and may be asked
 
 
-def read(pid: int) -> Reading:
-    """Return a look at the process.
+def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
+    """Return a look at the process; of somebody else's, what everybody may know. `progress` is
+    told the number of mappings that have been read, if they are very many.
 
-    Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it may not be
-    read: it belongs to somebody else.
+    Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
-    process = present(pid)
+    process = _there(pid)
     folder = _PROC / str(pid)
-    mappings = _mappings(folder, process)
+    mappings = _mappings(folder, process, progress)
     status = status_of(pid) or {}
     if "VmRSS" not in status:
-        present(pid)
-        raise HeapfitError(
-            f"process {pid} ({process.name}) has no memory of its own: it is a part of the kernel"
-        )
-    exe, root = _link(folder / "exe"), folder / "root"
-    files = {each.path for each in mappings if each.path.startswith("/")}
-    allocator = program.allocator_of(files, exe, root)
-    runtime = program.runtime_of(files, exe, root)
-    place = Place(allocator.name if allocator else "", runtime, _stack_pointers(pid))
-    found = causes(mappings, place)
+        if "2" in (str(pid), status.get("PPid")):  # kthreadd, the parent of those
+            raise HeapfitError(
+                f"process {pid} ({process.name}) has no memory of its own: it is a part of the "
+                "kernel"
+            )
+        raise Gone(f"process {pid} ({process.name}) has ended")
+    exe = _link(folder / "exe")
+    files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
+    allocator = program.allocator_of(files, exe, folder)
+    name = allocator.name if allocator else ""
+    runtime = program.runtime_of(files, exe, folder)
+    ledger = _ledger(pid) if name == "heapfit" else None
+    place = Place(name, runtime, _stack_pointers(pid), told=ledger is not None)
+    found = causes(mappings, place) if mappings is not None else _by_kind(status)
+    heap = [each for each in mappings or () if each.path == "[heap]"]
     return Reading(
         process=process,
         allocator=allocator,
         runtime=runtime,
         threads=int(status.get("Threads", "1")),
         cores=_cores(pid),
-        resident=sum(each.resident for each in mappings),
+        resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
-        proportional=sum(each.proportional for each in mappings),
-        huge=sum(each.huge for each in mappings),
-        lazily_freed=sum(each.lazily_freed for each in mappings),
-        swapped=sum(each.swapped for each in mappings),
+        proportional=sum(each.proportional for each in mappings or ()),
+        huge=sum(each.huge for each in found),
+        lazily_freed=sum(each.lazily_freed for each in found),
+        swapped=sum(each.swapped for each in found),
         causes=found,
-        huge_untouched=_untouched(folder, mappings),
+        huge_untouched=contents.untouched(folder, mappings or []),
+        free=contents.free_in_glibc(folder, heap) if name == "glibc" else 0,
         group=limits.group_of(_lines(pid, "cgroup")),
         own_limits=limits.own_limits(_lines(pid, "limits")),
         settings=_settings(pid),
-        ledger=_ledger(pid) if place.allocator == "heapfit" else None,
+        ledger=ledger,
     )
 
 
-def _mappings(folder: Path, process: Process) -> list[Mapping]:
+def _there(pid: int) -> Process:
+    """Return what is known of a process; raises what it is instead."""
+    status = status_of(pid)
+    if status is not None and status["Tgid"] != str(pid):
+        raise HeapfitError(f"{pid} is a thread; use its process: heapfit why {status['Tgid']}")
+    if status is not None and status["State"][0] in "ZX":
+        raise Gone(
+            f"process {pid} ({plain(status['Name'])}) has ended and has no memory; what is left of "
+            f"it goes when its parent, process {status['PPid']}, waits for it"
+        )
+    return present(pid)
+
+
+def _mappings(
+    folder: Path, process: Process, progress: Callable[[int], None] | None
+) -> list[Mapping] | None:
+    """Return the mappings of a process; None where they may not be read."""
+    found = []
     try:
         with (folder / "smaps").open("rb") as file:
-            return list(parse(file))
-    except PermissionError as error:
-        raise HeapfitError(
-            f"process {process.pid} ({process.name}) may not be read by you; put before the "
-            "command: sudo"
-        ) from error
-    except ProcessLookupError:
-        present(process.pid)
-        raise
+            for mapping in parse(file):
+                found.append(mapping)
+                if progress and len(found) % _VERY_MANY == 0:
+                    progress(len(found))
+        return found
+    except PermissionError:
+        return None
+    except ProcessLookupError as error:
+        raise Gone(f"process {process.pid} ({process.name}) has ended") from error
     except FileNotFoundError as error:
         present(process.pid)
         raise HeapfitError(
             "this kernel has no /proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)"
         ) from error
+
+
+# What everybody may read of a process: the field of its status, and the cause.
+_KINDS = (("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared"))
+
+
+def _by_kind(status: dict[str, str]) -> list[Cause]:
+    swapped = {"RssAnon": _kib(status, "VmSwap")}
+    found = [
+        Cause(key, False, [Mapping(0, 0, "", 0, 0, name, size, swapped=swapped.get(name, 0))])
+        for name, key in _KINDS
+        if (size := _kib(status, name))
+    ]
+    return sorted(found, key=lambda each: -each.resident)
 
 
 def _ledger(pid: int) -> Ledger | None:
@@ -158,40 +198,6 @@ def _stack_pointers(pid: int) -> list[int]:
         return []
     said = (read_file(pid, f"task/{task}/syscall").split() for task in tasks)
     return [int(each[-2], 16) for each in said if len(each) >= 2 and each[-2].startswith(b"0x")]
-
-
-# ------------------------------------------------------------------ huge pages
-
-_HUGE, _PAGE = 2 << 20, 4 << 10
-_PAGES_READ = 64
-
-
-def _untouched(folder: Path, mappings: list[Mapping]) -> float | None:
-    """Return how much of the huge pages holds nothing but zeros: what came with them and was never
-    written, or was cleared. Looked at are some of them, at equal distances."""
-    places = [
-        start
-        for each in mappings
-        if each.huge
-        for start in range(-(-each.start // _HUGE) * _HUGE, each.end - _HUGE + 1, _HUGE)
-        if each.huge >= each.resident * 3 // 4
-    ]
-    if not places:
-        return None
-    step = max(1, len(places) // _PAGES_READ)
-    zeros = pages = 0
-    blank = bytes(_PAGE)
-    try:
-        with (folder / "mem").open("rb", buffering=0) as memory:
-            for place in places[::step][:_PAGES_READ]:
-                memory.seek(place)
-                content = memory.read(_HUGE)
-                for at in range(0, len(content), _PAGE):
-                    zeros += content[at : at + _PAGE] == blank
-                    pages += 1
-    except OSError:
-        return None
-    return zeros / pages if pages else None
 
 
 # ---------------------------------------------------------------------- growth
