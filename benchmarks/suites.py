@@ -11,7 +11,7 @@ that the file has already.
 
 Installs Debian packages and fetches Debian's sources; needs build/release of this checkout. As root
 it runs the suites as nobody. Exits 1 when a difference is steady, that is no run under heapfit ends
-as one under glibc does, and suites.toml does not explain it.
+as one under glibc does, unless none fails and suites.toml has the reason.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ PASSED, SKIPPED = {"ok", "pass", "0"}, {"skip", "skipped", "ignore", "disabled",
 AGAIN = 3
 PREPARE_S, LOOK_S, SLACK_S = 1800, 0.02, 30
 PR_SET_CHILD_SUBREAPER = 36
-# Names may hold what no two runs have in common: addresses, process ids.
-CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}")
+# Names may hold what no two runs have in common: addresses, process ids, random letters.
+CHANGING = re.compile(r"0x[0-9a-f]+|\d{5,}|[A-Z]{40,}")
 # Whom the suites run as.
 USER: dict[str, Any] = {"user": "nobody", "group": "nogroup", "extra_groups": []}
 USER = USER if os.geteuid() == 0 else {}
@@ -85,11 +85,13 @@ class Suite:
         (self._folder / "prepared").touch()
 
     def version(self) -> str:
-        """Return the version of its first package, and of its source."""
-        query = ["dpkg-query", "--show", "--showformat=${Package} ${Version}"]
-        shown = subprocess.run([*query, self._told["packages"][0]], capture_output=True, text=True)
+        """Return the version of the package with the program, and of the source."""
+        package, source = self._told["packages"][0], self._told.get("source", "")
+        query = ["dpkg-query", "--show", "--showformat=${Package} ${Version}", package]
+        shown = subprocess.run(query, capture_output=True, text=True).stdout
         sources = [f"source of {path.stem}" for path in self._folder.glob("*.dsc")]
-        return ", ".join([shown.stdout, *sources]).replace("_", " ")
+        versions = [shown, *sources] if package.startswith(source) else sources
+        return ", ".join(versions).replace("_", " ")
 
     def units(self) -> list[str]:
         """Return the parts in the order in which they run."""
@@ -225,13 +227,15 @@ def try_again(suite: Suite, differing: list[Any], preloads: dict[str, str], end:
 
 def judge(each: dict[str, Any], explained: dict[str, str]) -> None:
     """Add what the runs of a differing test say, and the reason where it is known."""
-    reasons = [why for test, why in explained.items() if re.search(test, each["test"])]
+    for test, why in explained.items():
+        if re.search(test, each["test"]):
+            each["why"] = " ".join(why.split())
     if len(each["heapfit"]) == 1:
         each["verdict"] = "not retried"
     elif set(each[GLIBC]) & set(each["heapfit"]):
         each["verdict"] = "by chance"
-    elif reasons and "failed" not in each["heapfit"]:
-        each |= {"verdict": "explained", "why": " ".join(reasons[0].split())}
+    elif "why" in each and "failed" not in each["heapfit"]:
+        each["verdict"] = "explained"
     else:
         each["verdict"] = "steady"
 
