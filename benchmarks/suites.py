@@ -67,6 +67,7 @@ class Suite:
 
     def __init__(self, name: str, told: dict[str, Any], fetch: str, scratch: Path) -> None:
         self.name, self.title, self._told, self._fetch = name, told["title"], told, fetch
+        self.unit_s: float = told["unit_s"]
         self.explained: dict[str, str] = told.get("explained", {})
         self._folder, self._temporary = scratch / name, scratch / "tmp"
 
@@ -110,7 +111,6 @@ class Suite:
         preload = library.preload or self._told.get("baseline", "")
         # The shell that reads the script goes without.
         script = f"{f'export LD_PRELOAD={preload}' if preload else ''}\n{self._told['run']}"
-        limit_s = min(limit_s, self._told["unit_s"])
         started = monotonic()
         code = self._sh(script, self._temporary, variables, printed, limit_s, library)
         library.seconds += monotonic() - started
@@ -188,7 +188,7 @@ def end_all() -> None:
 def compare(suite: Suite, unit: str, libraries: list[Library], end: float) -> Iterator[Any]:
     """Run a unit under each library; yield the tests that differ from glibc."""
     started = monotonic()
-    found, has_ended = suite.run(unit, libraries[0], end - started)
+    found, has_ended = suite.run(unit, libraries[0], min(end - started, suite.unit_s))
     took_s = monotonic() - started
     runs = {GLIBC: found}
     for library in libraries[1:]:
@@ -258,6 +258,8 @@ def study(suite: Suite, preloads: dict[str, str], minutes: float) -> dict[str, A
     for library in libraries:
         if done and not library.in_force:
             sys.exit(f"suites: {suite.name}: {library.preload} was mapped by none of its programs")
+    if done and not libraries[0].outcomes and not is_interrupted:
+        raise RuntimeError("nothing that it printed tells of a test")
     for each in differing:
         judge(each, suite.explained)
     counts = {each.name: {**Counter(each.outcomes.values()), "seconds": round(each.seconds)}
