@@ -11,6 +11,7 @@ ALLOCATORS ?= glibc,heapfit,jemalloc,mimalloc,tcmalloc
 DEMO_TIME ?= 100s # of measuring: as many blocks as fit
 STUDY ?= core
 STUDY_OPTIONS ?=
+SUITES_OPTIONS ?= # of benchmarks/suites.py
 DIST_PYTHONS ?= # interpreters that the wheel is tried with, beside that of .venv
 
 VENV := .venv
@@ -28,7 +29,7 @@ wheel_folders := $(wildcard allocator cmake docs/man examples include integratio
 wheel_sources := CMakeLists.txt pyproject.toml LICENSE $(wildcard README.md) \
   $(shell find $(wheel_folders) -type f -not -path '*/__pycache__/*')
 
-.PHONY: help demo test test-all bench lint analyze format build site dist clean
+.PHONY: help demo test test-all suites bench lint analyze format build site dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +49,11 @@ test: ## Test every part, in minutes; closes with 'N passed, N failed'
 
 test-all: ## Run every test (hours)
 	@$(call run_suites,all)
+
+suites: ## Run other projects' tests with heapfit and with glibc (hours; SUITES_OPTIONS=--minutes-per-suite=4)
+	@mkdir -p build; $(MAKE) --no-print-directory -f tests/suites.mk PYTHON=$(PYTHON) libraries requirements
+	@code=0; PYTHONPATH=lab $(VENV)/bin/python benchmarks/suites.py --json docs/results/suites.json $(SUITES_OPTIONS) || \
+	  code=$$?; $(VENV)/bin/python scripts/update-docs suites; exit $$code
 
 bench: $(VENV)/.wheel ## Run the core study: every peer on every workload (hours; STUDY_OPTIONS=--quick)
 	$(HEAPFIT) study run $(STUDY) --install $(STUDY_OPTIONS)
