@@ -933,9 +933,17 @@ ALWAYS_INLINE bool large_set_spans(struct span *run, uint32_t spans, bool filled
     return done;
 }
 
+/* What its run has room for. */
 ALWAYS_INLINE size_t large_usable_size(const struct span *span)
 {
     return HARDENED ? span->free : (size_t)span->run_spans * SPAN_SIZE;
+}
+
+/* Pages behind those that the program asked for are not told: see large.c. */
+enum { LARGE_SPARE_LOG2 = 12 };
+ALWAYS_INLINE size_t large_told_size(const struct span *span)
+{
+    return large_usable_size(span) - (HARDENED ? 0 : (size_t)span->carved << LARGE_SPARE_LOG2);
 }
 
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */

@@ -30,9 +30,18 @@ static bool is_loose(size_t size)
     return rest != 0 && rest < SPAN_SIZE / 5 * 4;
 }
 
+/* The program may use whole pages only: those behind would become resident, and who counts what is usable (Redis) would count
+ * memory that is not there. */
+static void set_usable(struct span *span, size_t size)
+{
+    size_t unit = platform_page_size(), usable = (size + (size == 0) + unit - 1) & ~(unit - 1);
+    span->carved = (uint16_t)((large_usable_size(span) - usable) >> LARGE_SPARE_LOG2);
+}
+
 /* A run that the space layer has handed out becomes an object. */
 static void begin(struct span *span, size_t size)
 {
+    set_usable(span, size);
     span->uncarved = is_loose(size);
     large_count(span, 1);
 }
@@ -54,7 +63,8 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap); /* as below */
     struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
     bool zeros = false;
-    if (span == NULL) {
+    if (span != NULL) set_usable(span, size);
+    else {
         heap_inherit_pass();
         span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
         if (LIKELY(span != NULL)) begin(span, size);
@@ -127,9 +137,13 @@ void *large_realloc(struct heap *heap, struct span *span, size_t size)
 {
     uint32_t spans = spans_for(size);
     size_t before = large_usable_size(span);
-    if (spans == span->run_spans) return (void *)span_start(span);
+    if (spans == span->run_spans) {
+        set_usable(span, size);
+        return (void *)span_start(span);
+    }
     bool filled = reaches_next_unit(span, spans) && space_block_is_filled(span);
     if (!large_set_spans(span, spans, filled)) return large_move(heap, span, size);
+    set_usable(span, size);
     size_t after = large_usable_size(span);
     if (after > before) heap_pressure_grown(after - before, after - before);
     return (void *)span_start(span);

@@ -264,7 +264,7 @@ ALWAYS_INLINE struct place place_of_object(const char *function, const void *poi
 static size_t place_usable_size(const char *function, struct place place, const void *pointer)
 {
     const struct span *span = place.span;
-    if (place.kind == SPAN_LARGE) return large_usable_size(span);
+    if (place.kind == SPAN_LARGE) return large_told_size(span);
     if (HARDENED && place.kind == SPAN_GUARD && empty_is_one(pointer)) return empty_usable_size(function, pointer);
     if (UNLIKELY(place.kind == SPAN_GUARD)) return guard_usable_size(function, pointer);
     if (POOLS_EXIST && bin_is_mixed(span->bin)) return mixed_usable_size(function, span, pointer);
@@ -282,7 +282,7 @@ size_t heap_usable_size(const void *pointer)
 
 size_t heap_good_size(size_t size)
 {
-    size_t unit = HARDENED ? platform_page_size() : SPAN_SIZE;
+    size_t unit = platform_page_size();
     if (size > BLOCK_MAX) return (size + unit - 1) & ~(unit - 1);
     if (HARDENED && size == 0) return 0;
     unsigned bin = size_class(size + OBJECT_TAIL);

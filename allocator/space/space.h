@@ -50,7 +50,7 @@ struct span {
     uint32_t reciprocal; /* blocks: 2^32 / block_size rounded up, to recognise the start of a block */
     uint32_t block_size; /* blocks: bytes */
     uint16_t held_back; /* blocks: live blocks beyond the countdown */
-    uint16_t carved; /* blocks: blocks that exist (live, in a list, or handed to the bin) */
+    uint16_t carved; /* blocks: blocks that exist (live, in a list, or handed to the bin). large: see large_told_size */
     uint16_t uncarved; /* blocks: a bit per carve unit whose blocks do not exist yet */
     uint8_t bin; /* blocks: size class */
     bool listed : 1; /* blocks: in the bin's list of spans with blocks to give */

@@ -252,6 +252,24 @@ TEST(Heapfit, AllocatesUnderItsOwnNames)
     EXPECT_EQ(hf_usable_size(nullptr), 0u);
 }
 
+// Redis counts by it; a multiple of the span, as large objects have address space, would be up to twice as much.
+TEST(Heapfit, TellsThePagesOfALargeObject)
+{
+    auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void *object = hf_malloc(33'006);
+    for (size_t size : std::initializer_list<size_t>{33'006, 70'000, 66'000, 131'072, 40'000, 2'000'000}) {
+        object = hf_realloc(object, size);
+        EXPECT_EQ((size + page - 1) / page * page, hf_usable_size(object)) << size;
+        EXPECT_EQ(hf_good_size(size), hf_usable_size(object)) << size;
+    }
+    hf_free(object);
+    for (int i = 0; i < 2; i++) { // the second is a run that was kept
+        object = hf_malloc(100'000 - static_cast<size_t>(i) * 30'000);
+        EXPECT_EQ(hf_good_size(100'000 - static_cast<size_t>(i) * 30'000), hf_usable_size(object));
+        hf_free(object);
+    }
+}
+
 TEST(Heapfit, RefusesAsTheMallocFamilyDoes)
 {
     errno = 0;

@@ -12,8 +12,7 @@
 #include <variant>
 #include <vector>
 
-template <int N> struct record
-{
+template <int N> struct record {
     std::map<std::string, std::vector<std::variant<int, std::string, double>>> fields;
     std::unordered_map<int, std::function<int(int)>> functions;
 
