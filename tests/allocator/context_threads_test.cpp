@@ -1,5 +1,6 @@
 // Contexts and several threads: remote frees, handing over, threads that end, forks.
 #include "context_subject.h"
+#include "heap_isolated.h"
 #include "stress_seed.h"
 #include "system.h"
 

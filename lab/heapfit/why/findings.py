@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from heapfit.live import pinners
 from heapfit.text import counted, join_words, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import Cause
@@ -257,6 +258,7 @@ _CAUSES: dict[str, tuple[str, str | Callable[[Cause, Reading], Said]]] = {
 
 
 def _of_all(reading: Reading) -> Iterator[Finding]:
+    yield from _pinned(reading)
     yield from _peak(reading)
     yield from _swap(reading)
     yield from _lazily_freed(reading)
@@ -280,6 +282,26 @@ def _huge_pages(reading: Reading, zeros: int) -> Iterator[Finding]:
         likely=True,
         evidence=[f"{mode}: {enabled}", f"AnonHugePages: {size_text(reading.huge)}"],
         commands=[f"echo madvise | sudo tee {mode}"],
+    )
+
+
+def _pinned(reading: Reading) -> Iterator[Finding]:
+    if reading.ledger is None or reading.profile is None or not reading.ledger.pinned:
+        return
+    pinned = reading.ledger.pinned
+    sentences, commands = pinners.told(reading.profile), []
+    step = pinners.next_step(reading.profile, reading.process.pid)
+    if step is not None:
+        sentences, commands = [*sentences, step[0]], [step[1]]
+    yield Finding(
+        cause="pinned",
+        title="of the heap, free memory on pages with live objects",
+        size=pinned,
+        sentence=" ".join(["No setting gives it back while these objects live.", *sentences]),
+        likely=False,
+        evidence=[f"heapfit ctl {reading.process.pid} ledger: pinned {size_text(pinned)}"],
+        commands=commands,
+        of_all=True,
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Ledger, Process, find, present
+from heapfit.live import Client, Ledger, LiveProfile, Process, find, present
 from heapfit.live.processes import read_file, status_of, words
 from heapfit.trial.tree import PAGE_SIZE
 from heapfit.why import limits, program
@@ -51,7 +52,9 @@ class Reading:
     group: limits.Group | None
     own_limits: dict[str, int]
     settings: dict[str, str]  # of its environment
-    ledger: Ledger | None  # of its heap, where heapfit serves it and may be asked
+    # Of its heap, where heapfit serves it and may be asked.
+    ledger: Ledger | None
+    profile: LiveProfile | None
 
 
 def read(pid: int) -> Reading:
@@ -75,6 +78,7 @@ def read(pid: int) -> Reading:
     runtime = program.runtime_of(files, exe, root)
     place = Place(allocator.name if allocator else "", runtime, _stack_pointers(pid))
     found = causes(mappings, place)
+    ledger, profile = _heap(pid) if place.allocator == "heapfit" else (None, None)
     return Reading(
         process=process,
         allocator=allocator,
@@ -92,7 +96,8 @@ def read(pid: int) -> Reading:
         group=limits.group_of(_lines(pid, "cgroup")),
         own_limits=limits.own_limits(_lines(pid, "limits")),
         settings=_settings(pid),
-        ledger=_ledger(pid) if place.allocator == "heapfit" else None,
+        ledger=ledger,
+        profile=profile,
     )
 
 
@@ -115,12 +120,14 @@ def _mappings(folder: Path, process: Process) -> list[Mapping]:
         ) from error
 
 
-def _ledger(pid: int) -> Ledger | None:
+def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None]:
     """Return what heapfit says of its heap; None where it was not told to listen."""
-    try:
-        return Client(pid).ledger()
-    except HeapfitError:
-        return None
+    ledger = profile = None
+    with suppress(HeapfitError):
+        client = Client(pid)
+        ledger = client.ledger()
+        profile = client.profile()
+    return ledger, profile
 
 
 def _lines(pid: int, name: str) -> list[str]:
