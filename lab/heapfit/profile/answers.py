@@ -309,6 +309,8 @@ def _pinned(profile: Profile) -> list[str]:
     pinned = profile.pinned
     if not pinned.known:
         return ["How much free memory live blocks hold is not known."]
+    if not pinned.bytes:
+        return ["At the moments that were looked at, live blocks held no free memory."]
     when = "" if pinned.at_ns is None else f"After {span(pinned.at_ns)} "
     sentences = [
         f"{when}{size(pinned.bytes)} were free on pages with live blocks, beside "

@@ -277,7 +277,7 @@ class Pinned(Record):
     """Free memory on pages with live blocks, at the moment when most was so of those looked at; of
     several recordings, the sum of each at its own."""
 
-    known: bool  # else the recording does not have all blocks, or nothing was live
+    known: bool  # else no recording has all blocks of its process
     bytes: int
     amount: Amount  # live at that moment
     at_ns: int | None  # None: of several recordings

@@ -32,23 +32,25 @@ def count(trace: Trace, tally: Tally) -> None:
     info, end = trace.summary.info, trace.summary.duration_ns
     if trace.sampled or info.began_late or not end:
         return
-    trace.make("held", _held(end, info.page_size or PAGE_BYTES, _header(info.allocator)))
+    page = info.page_size or PAGE_BYTES
+    trace.make("parts", _parts(end, page, _header(info.allocator)))
     most = trace.query(
-        "SELECT moment, sum(held) AS total FROM held GROUP BY moment ORDER BY total DESC, moment "
-        "LIMIT 1"
+        f"SELECT moment, sum(free) AS free FROM (SELECT moment, {page} - sum(taken) AS free "
+        "FROM parts GROUP BY moment, page) WHERE free > 0 GROUP BY moment "
+        "ORDER BY free DESC, moment LIMIT 1"
     )
-    if not most:
-        return
-    [(moment, _)] = most
-    keys = sites.keys(trace)
+    moment = most[0][0] if most else 0
     at = moment * end // MOMENTS
+    tally.add("pinned_at", (), (at,))
+    keys = sites.keys(trace)
     rows = trace.query(
-        f"SELECT site, {trace.amount()}, sum(held), sum({at} - born_ns) // 1000000 "
-        f"FROM (SELECT site, size, held, born_ns FROM held WHERE moment = {moment}) GROUP BY site"
+        f"SELECT site, {trace.amount('first')}, sum(held), "
+        f"sum({at} - born_ns) FILTER (WHERE first) // 1000000 FROM (SELECT *, "
+        f"greatest({page} - sum(taken) OVER here, 0) // count(*) OVER here AS held FROM parts "
+        f"WHERE moment = {moment} WINDOW here AS (PARTITION BY page)) GROUP BY site"
     )
     for site, *row in rows:
         tally.add("pinned", keys.get(site, sites.REST), map(int, row))
-    tally.add("pinned_at", (), (at,))
 
 
 def _header(allocator: str) -> int:
@@ -56,33 +58,27 @@ def _header(allocator: str) -> int:
     return next((size for start, size in _HEADER.items() if name.startswith(start)), 0)
 
 
-def _held(end: int, page: int, header: int) -> str:
-    """Return the query for what each block that lives at a moment holds then.
+def _parts(end: int, page: int, header: int) -> str:
+    """Return the query for what each block that lives at a moment takes of its first page, and of
+    its last one: between these nothing is free."""
 
-    A block has free memory beside it on its first page and on its last one.
-    """
+    def number(ns: str) -> str:
+        """The first moment that is not before this time."""
+        return f"({ns} * {MOMENTS} + {end - 1}) // {end}"
+
+    past_all = f"CASE WHEN died_ns IS NULL THEN {MOMENTS + 1} ELSE {number('died_ns')} END"
     lived = f"""
-        SELECT id, site, size, born_ns, CAST(address AS BIGINT) AS start,
+        SELECT site, size, born_ns, CAST(address AS BIGINT) AS start,
             start + greatest(size, usable, 1) AS past,
-            unnest(range((born_ns * {MOMENTS} + {end - 1}) // {end},
-                CASE WHEN died_ns IS NULL THEN {MOMENTS + 1}
-                ELSE (died_ns * {MOMENTS} + {end - 1}) // {end} END)) AS moment
-        FROM object WHERE address < {1 << 62}"""
-    first, last = f"start // {page}", f"(past - 1) // {page}"
+            unnest(range({number("born_ns")}, {past_all})) AS moment
+        FROM object WHERE address < {1 << 62} AND {number("born_ns")} < {past_all}"""
     return f"""
-        WITH lived AS ({lived}), parts AS (
-            SELECT id, moment, {first} AS page,
-                least(past + {header}, ({first} + 1) * {page}) - start AS taken FROM lived
-            UNION ALL SELECT id, moment, {last}, past - {last} * {page} FROM lived
-            WHERE {last} > {first}
-        ), pages AS (
-            SELECT moment, page, greatest({page} - sum(taken), 0) // count(*) AS each
-            FROM parts GROUP BY moment, page
-        ), shares AS (
-            SELECT id, moment, sum(each) AS held FROM parts JOIN pages USING (moment, page)
-            GROUP BY id, moment
-        )
-        SELECT moment, site, size, born_ns, held FROM lived JOIN shares USING (id, moment)"""
+        WITH lived AS ({lived})
+        SELECT moment, site, size, born_ns, true AS first, start // {page} AS page,
+            least(past + {header}, (page + 1) * {page}) - start AS taken FROM lived
+        UNION ALL
+        SELECT moment, site, size, born_ns, false, (past - 1) // {page} AS page,
+            past - page * {page} FROM lived WHERE page > start // {page}"""
 
 
 def finish(tally: Tally) -> Pinned:
@@ -92,7 +88,7 @@ def finish(tally: Tally) -> Pinned:
     [at] = tally.sums["pinned_at"].get((), (0,))
     total = tally.total("pinned", WIDTH)
     return Pinned(
-        known=bool(rows),
+        known=bool(tally.sums["pinned_at"]),
         bytes=total[HELD],
         amount=amount(total),
         at_ns=None if several else at,
