@@ -144,6 +144,8 @@ function(heapfit_add_static target)
     COMMAND "${CMAKE_LINKER}" -r -o "${joined}" ${files}
     COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard --weaken-symbol=_Zn[wa]* --weaken-symbol=_Zd[la]*
       "${joined}" "${single}"
+    # A program with probes of its own shares this one name with ours (platform/probe.c).
+    COMMAND "${CMAKE_OBJCOPY}" --globalize-symbol=_.stapsdt.base "${single}"
     DEPENDS ${files}
     COMMENT "Joining the objects of lib${target}.a"
     COMMAND_EXPAND_LISTS

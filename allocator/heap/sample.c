@@ -2,6 +2,8 @@
 #include "heap.h"
 #include "numbered.h"
 
+#include "../platform/probe.h"
+
 _Atomic(size_t) sample_mean;
 
 /* ---- samples ---------------------------------------------------------------------------------------------------------------------- */
@@ -198,6 +200,7 @@ READS_RACILY static void forget(struct span *span, uint32_t units, bool free_one
         if (in_units || (free_ones && block_looks_free(object))) {
             atomic_store_explicit(link, next, memory_order_relaxed);
             sample_end(sample);
+            if (probe_free_is_heard()) probe_free(object);
             number_put_back(number);
         } else {
             link = &sample->next;
@@ -238,9 +241,25 @@ size_t sample_cut(struct heap *heap, unsigned bin, size_t bytes, size_t count)
     return mean == 0 ? count : pick_cut(&heap->sample, mean, bin, bytes, count);
 }
 
-static void count_one(bool noted)
+/* Bytes that a sampled object stands for: bytes / (1 - exp(-bytes / mean)). The denominator is had for a part of the exponent from
+ * the first terms of its series, which leave out a millionth, and then for twice as much at a time: 1 - (1 - p)^2 = p * (2 - p). */
+static COLD size_t weighted_bytes(size_t bytes, size_t mean)
+{
+    enum { CERTAIN = 64 }; /* of so many means: 1 - exp(-64) is 1 to a double */
+    if (bytes / mean >= CERTAIN) return bytes;
+    double part = (double)bytes / (double)mean;
+    unsigned doublings = 0;
+    for (; part > 1.0 / 16; doublings++) part /= 2;
+    double p = part * (1 - part / 2 * (1 - part / 3 * (1 - part / 4)));
+    while (doublings-- > 0) p *= 2 - p;
+    return (size_t)((double)bytes / p + 0.5);
+}
+
+/* One has been picked. What has no room is not told to listeners either, who would never hear of its end. */
+static void count_one(bool noted, const struct sample_now *now)
 {
     atomic_fetch_add_explicit(noted ? &taken : &missed, 1, memory_order_relaxed);
+    if (noted && probe_alloc_is_heard()) probe_alloc(now->object, now->bytes, weighted_bytes(now->bytes, now->mean));
 }
 
 /* What is known of the object but for who asked for it, which is found out here. */
@@ -259,8 +278,9 @@ COLD void sample_note(struct heap *heap, void *object, size_t bytes)
 {
     struct sample_now now = described(object, bytes, heap->sample.mean);
     uint32_t entered = heap_enter(heap); /* or another thread may be at the span's samples (idle.c) */
-    count_one(sample_add(span_of_offset(space_offset(object)), &now));
+    bool noted = sample_add(span_of_offset(space_offset(object)), &now);
     heap_leave(heap, entered);
+    count_one(noted, &now);
 }
 
 /* A thread that has no heap of its own draws each time. Nobody but who frees or resizes a large object touches its span. */
@@ -273,5 +293,5 @@ COLD void sample_large(struct heap *heap, void *object)
     if (mean == 0 || !pick_takes(picker, mean, bytes)) return;
     struct sample_now now = described(object, bytes, mean);
     now.large = true;
-    count_one(sample_add(span, &now));
+    count_one(sample_add(span, &now), &now);
 }

@@ -12,6 +12,8 @@
  * is told by the block, too. A live block looks free by chance in one case of 2^47, or where the program has copied a link: then
  * it is sampled no more. Large objects come to free's slow path anyway.
  *
+ * Listeners outside hear of each object that is sampled, and of each sample that ends (platform/probe.h).
+ *
  * So with it off no instruction is added to malloc and free, nor to the refill, which asks pick_is_on for guarded objects, too.
  *
  * The samples of a span form a list, which belongs to who owns the span, as the blocks' own lists do; where it begins stands in a

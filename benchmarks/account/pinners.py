@@ -5,7 +5,8 @@ objects in turn. Then all are freed but those that are meant to stay: those of t
 one lives on nearly each page of its own sizes; those of a lesser pinner, which hold a quarter as
 many pages at most; and those of dense sites, which hold memory without pinning any, since all of
 their objects stay, side by side. What the generator has drawn is written down with the answer. The
-ranking is that of `heapfit ctl PID ledger`, from the option `sample`.
+ranking is that of `heapfit why PID`, from the option `sample`: the first site that its sentence
+names.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from heapfit.live import Client
 from heapfit.live.profile import Site
+from heapfit.why import read
+from heapfit.why.findings import findings
 
 from account.common import MIB, Figures, Row, compiled, hear, say, started, under_heapfit
 
@@ -186,9 +188,11 @@ def answered(plan: Plan, folder: Path, sample: str) -> Figures:
     program = compiled(source(plan), folder, f"program_{plan.seed}")
     with started([program], folder, under_heapfit(f"control:on,sample:{sample}")) as process:
         hear(process)
-        client = Client(process.pid)
-        pinners = client.profile().pinners()
-        causes = {each.name: each.resident for each in client.ledger().causes()}
+        reading = read(process.pid)
+    assert reading.ledger is not None
+    assert reading.profile is not None
+    sentences = [each.sentence for each in findings(reading) if each.cause == "pinned"]
+    first = re.search(r"objects that (\w+)", " ".join(sentences))
     named = [
         {
             "site": function(each),
@@ -197,13 +201,13 @@ def answered(plan: Plan, folder: Path, sample: str) -> Figures:
             "high": round(each.pinned.high),
             "samples": len(each.samples),
         }
-        for each in pinners[:4]
+        for each in reading.profile.pinners()[:4]
     ]
     culprit = f"site_{plan.culprit}"
     return {
         "culprit": culprit,
-        "is_first": bool(named) and named[0]["site"] == culprit,
-        "pinned": causes.get("pinned", 0),
+        "is_first": first is not None and first[1] == culprit,
+        "pinned": reading.ledger.pinned,
         "named": named,
         "plan": asdict(plan),
     }

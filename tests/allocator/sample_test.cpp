@@ -144,4 +144,49 @@ TEST(SampleEstimate, WeightedSamplesAreAsManyAsThereAreObjects)
     }
 }
 
+#ifndef HEAPFIT_TEST_POOLS
+// Two call sites.
+__attribute__((noinline)) void *sparse(size_t size)
+{
+    void *object = subject::allocate(size);
+    return memset(object, 1, size); // it must not look free
+}
+
+__attribute__((noinline)) void *dense(size_t size)
+{
+    void *object = subject::allocate(size);
+    return memset(object, 2, size);
+}
+
+TEST(SamplePinned, AFewObjectsHoldThePagesOfThoseThatWereFreedAroundThem)
+{
+    enum : size_t { MEAN = 512, SPARSE = 112, DENSE = 400, PAGES = 500, EACH = 4096 / SPARSE + 1 };
+    subject::release(subject::allocate(1));
+    thread_heap->sample = {};
+    thread_heap->sample.random = 7;
+    thread_heap->sample.forks = heap_forks();
+    set_mean(MEAN);
+    std::vector<void *> kept, freed;
+    for (size_t i = 0; i < PAGES * EACH; i++) (i % EACH == 0 ? kept : freed).push_back(sparse(SPARSE));
+    for (size_t i = 0; i < PAGES * EACH; i++) kept.push_back(dense(DENSE));
+    set_mean(NONE);
+    for (void *object : freed) subject::release(object);
+    std::map<bool, double> pinned, bytes; // of the sparse ones, and of the others
+    std::map<bool, std::set<uint32_t>> sites;
+    for (const auto &each : live()) {
+        bool is_sparse = each.bytes < DENSE;
+        pinned[is_sparse] += weight(each) * static_cast<double>(each.pinned);
+        bytes[is_sparse] += weight(each) * static_cast<double>(each.bytes);
+        sites[is_sparse].insert(each.site);
+    }
+    // About a hundred samples: four standard errors are less than half.
+    double free_bytes = PAGES * (4096.0 - SPARSE);
+    EXPECT_NEAR(pinned[true], free_bytes, free_bytes / 2);
+    EXPECT_LT(pinned[false], free_bytes / 4);
+    EXPECT_LT(bytes[true], bytes[false] / 20);
+    for (uint32_t site : sites[true]) EXPECT_EQ(sites[false].count(site), 0u);
+    for (void *object : kept) subject::release(object);
+}
+#endif
+
 } // namespace

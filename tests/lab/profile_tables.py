@@ -83,11 +83,13 @@ def complete(blocks: Iterable[Block]) -> list[Block]:
     Those that are born at one time are so in the order of the list.
     """
     known = sorted(blocks, key=lambda block: block.born_ns)
-    asked, clock = 0, []
+    asked, clock, end = 0, [], 0x10000
     for number, block in enumerate(known, 1):
         block.id = block.id or number
         block.usable = block.usable or (block.size + 15) // 16 * 16
-        block.address = block.address or 0x10000 + 4096 * number
+        # Side by side, as a new heap has them.
+        block.address = block.address or end
+        end = max(end, block.address + block.usable)
         asked += block.size
         block.born_bytes = asked
         clock.append((block.born_ns, asked))

@@ -154,6 +154,30 @@ def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Ma
     assert content(made([Block(48, 0, S)], info=command)).command == "cp 'a b' ''"
 
 
+def test_what_blocks_hold_is_what_is_free_on_their_pages(made: Made) -> None:
+    page = 4096
+    # On each of ten pages a block is left of those that were there; on others, none or all.
+    kept = [Block(48, 10, site=1, address=page * (16 + i)) for i in range(10)]
+    beside = [
+        Block(48, 11, 500, site=2, address=page * (16 + i) + 48 * j)
+        for i in range(20)
+        for j in range(1, 85)
+    ]
+    dense = [Block(1024, 12, site=3, address=page * 64 + 1024 * i) for i in range(40)]
+    across = [Block(page, 13, site=4, address=page * 128 + page // 2)]
+    rows = [SiteRow(number, name) for number, name in enumerate(("keep", "free", "fill", "lie"), 1)]
+    blocks = [*kept, *beside, *dense, *across, Block(16, 790, 800, address=page * 256)]
+    found = made(complete(blocks), sites=rows).pinned
+    assert found.at_ns == 500
+    assert [(each.name, each.bytes) for each in found.sites] == [
+        ("keep", 10 * (page - 48)),
+        ("lie", page),
+    ]
+    assert found.bytes == sum(each.bytes for each in found.sites)
+    assert (found.sites[0].amount.objects, found.sites[0].amount.bytes) == (10, 480)
+    assert not made(complete(blocks), sites=rows, info={"sample": 512}).pinned.known
+
+
 def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
     blocks = profile_tables.random_blocks(seed=3, count=2000, sites=3)
     sites = [

@@ -168,7 +168,7 @@ def test_each_rule_fires_on_what_it_is_for(
 def test_a_calm_program_needs_nothing(tmp_path: Path) -> None:
     found = advice(server(tmp_path))
     assert " ".join(found) == (
-        "memory peak sizes rounding rate lifetimes bursts threads realloc calloc sites end"
+        "memory peak pinned sizes rounding rate lifetimes bursts threads realloc calloc sites end"
     )
     assert [name for name, each in found.items() if each.act or each.feature] == []
 

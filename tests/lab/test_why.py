@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,9 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit
 from heapfit.errors import HeapfitError
+from heapfit.live import pinners
+from heapfit.live.profile import profile
+from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from heapfit.why import grown, read
 from heapfit.why.causes import Place, causes
 from heapfit.why.findings import findings
@@ -117,6 +121,46 @@ def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
     with running(program, "malloc", LD_PRELOAD=str(library)) as started:
         [heap, *_] = findings(read(started.pid))
     assert (heap.cause, heap.title) == ("heapfit", "heapfit's heap")
+
+
+def test_the_call_site_that_pins_most_is_named_first(
+    program: Path, library: Path, run_heapfit: Heapfit
+) -> None:
+    preload = {"LD_PRELOAD": str(library)}
+    with running(program, "pinned", **preload, HEAPFIT_OPTIONS="control:on,sample:64k") as started:
+        said = run_heapfit("why", str(started.pid))
+        told = json.loads(run_heapfit("why", str(started.pid), "--json").stdout)
+    assert told["pinners"][0]["calls"][0].startswith("site_sparse")
+    [pinned] = [each for each in told["findings"] if each["cause"] == "pinned"]
+    assert re.search(
+        r"samples\) is pinned by [\d.]+ MiB of objects that site_sparse", pinned["sentence"]
+    )
+    assert "site_dense" not in pinned["sentence"]
+    assert not pinned["commands"]
+    assert "site_sparse" in said.stdout
+    with running(program, "pinned", **preload, HEAPFIT_OPTIONS="control:on") as started:
+        said = run_heapfit("why", str(started.pid))
+    assert f"→ heapfit ctl {started.pid} set sample=512k" in said.stdout
+
+
+def test_sites_with_too_few_samples_are_not_named() -> None:
+    site = "/usr/bin/program+0x10"
+
+    def sentences(*pinned: tuple[int, int]) -> list[str]:
+        """Of sites with so many samples, each of which pins so much."""
+        numbers = range(len(pinned))
+        samples = [
+            ProfileSample(site=number, bytes=64, mean=64, pinned=pinned[number][1])
+            for number in numbers
+            for _ in range(pinned[number][0])
+        ]
+        sites = [ProfileSite(site=number, calls=[f"{site}{number}"]) for number in numbers]
+        return pinners.told(profile(ProfileAnswer(mean=64, samples=samples, sites=sites)))
+
+    [first, second] = sentences((2, 500), (3, 1000))
+    assert "from 3 samples" in first
+    assert "from 2 samples" in second
+    assert not sentences((1, 5000), (3, 1000))
 
 
 def test_a_runtimes_objects_are_not_mallocs() -> None:

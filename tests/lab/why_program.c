@@ -55,6 +55,33 @@ static void mapping(int file, int protection, int flags)
     memset(mmap(NULL, SIZE, PROT_READ | PROT_WRITE | protection, flags, file, 0), 1, SIZE);
 }
 
+static __attribute__((noinline)) void *site_sparse(size_t size)
+{
+    return memset(malloc(size), 1, size);
+}
+
+static __attribute__((noinline)) void *site_dense(size_t size)
+{
+    return memset(malloc(size), 2, size);
+}
+
+static __attribute__((noinline)) void *site_freed(size_t size)
+{
+    return memset(malloc(size), 3, size);
+}
+
+/* A few objects that live hold nearly all pages of a peak; many others, side by side, hold none. */
+static void pinned(void)
+{
+    enum { SMALL = 400, OBJECTS = SIZE / SMALL, EACH = 20, DENSE = 16 * MIB / BLOCK };
+    static void *freed[OBJECTS];
+    for (int i = 0; i < DENSE; i++) site_dense(BLOCK);
+    for (int i = 0; i < OBJECTS; i++)
+        if (i % EACH == 0) site_sparse(SMALL);
+        else freed[i] = site_freed(SMALL);
+    for (int i = 0; i < OBJECTS; i++) free(freed[i]);
+}
+
 static void huge_pages(void)
 {
     char *memory = mmap(NULL, SIZE + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -75,6 +102,7 @@ int main(int count, char **arguments)
     if (strcmp(kind, "files") == 0 && count > 2) mapping(open(arguments[2], O_RDWR | O_CREAT, 0600), 0, MAP_SHARED);
     if (strcmp(kind, "jit") == 0) mapping(-1, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS);
     if (strcmp(kind, "huge_pages") == 0) huge_pages();
+    if (strcmp(kind, "pinned") == 0) pinned();
     puts("there");
     fflush(stdout);
     for (int i = 0; getchar() != EOF; i++) blocks(SIZE);

@@ -25,6 +25,8 @@ endfunction()
 defined_names(shared_names --dynamic "${SHARED}")
 defined_names(static_names --extern-only "${STATIC}")
 list(FILTER shared_names EXCLUDE REGEX "^_(init|fini)$") # of musl's startup files: in each of its shared libraries
+# The linker joins it with that of a program's own USDT probes (platform/probe.c). It is hidden, so that no program exports it.
+list(REMOVE_ITEM static_names _.stapsdt.base)
 
 if(ALONE)
   list(FILTER shared_names EXCLUDE REGEX "^(${ALONE})$")

@@ -11,14 +11,12 @@ from rich.text import Text
 
 from heapfit import text
 from heapfit.cli.output import results, table
-from heapfit.live import LiveProfile, figures
-from heapfit.live.profile import OLD_S, Estimate, Site
+from heapfit.live import LiveProfile, pinners
+from heapfit.live.profile import Estimate, Site
 from heapfit.text import visible
 
 # As many sites as are worth a look; --json has them all.
 _MOST_SITES = 16
-_MOST_PINNERS = 3
-_MINUTE_S = 60
 _NUMBERS = ("live", "95 % interval", "blocks", "pins", "samples")
 _GAP = 2  # between columns
 # With less room beside the numbers a call site has a line of its own.
@@ -51,7 +49,7 @@ def _numbers(site: Site) -> tuple[str, ...]:
     size, pinned = site.bytes, site.pinned
     return (
         text.size(size.value),
-        _interval(size),
+        pinners.interval(size),
         text.count(site.blocks.value),
         text.size(pinned.value),
         str(len(site.samples)),
@@ -63,29 +61,15 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def show_pinners(profile: LiveProfile, pid: int) -> None:
-    """Say in sentences whose objects hold free memory of a process."""
-    pinners = profile.pinners()
-    if pinners:
+    """Say in sentences whose objects hold free memory of a process, or how to find out."""
+    sentences = pinners.told(profile)
+    if sentences:
         results.print()
-    for each in pinners[:_MOST_PINNERS]:
-        results.print(visible(pinner_in_words(each)))
-    if not profile.sites and not profile.mean:
-        results.print(
-            "\nTo learn whose objects pin free memory, start sampling the objects allocated "
-            f"from now on: heapfit ctl {pid} set sample=512k",
-            style="dim",
-        )
-
-
-def pinner_in_words(site: Site) -> str:
-    """Return what a site's objects hold, how sure that is, and how old they are."""
-    pinned = site.pinned
-    return (
-        f"About {text.size(pinned.value)} of free memory ({_interval(pinned)}) is pinned by "
-        f"{text.size(site.bytes.value)} of objects that {site.words[0]} allocates; "
-        f"{figures.share(site.old_share)} of them are older than {OLD_S / _MINUTE_S:.0f} "
-        "minutes."
-    )
+    for each in sentences:
+        results.print(visible(each))
+    step = pinners.next_step(profile, pid)
+    if step is not None:
+        results.print(f"\n{step[0]} {step[1]}", style="dim")
 
 
 def described_profile(profile: LiveProfile) -> dict[str, Any]:
@@ -117,10 +101,6 @@ def _described(estimate: Estimate) -> dict[str, int]:
         "low": round(estimate.low),
         "high": round(estimate.high),
     }
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{text.size(estimate.low)} to {text.size(estimate.high)}"
 
 
 def _say_what_is_missing(profile: LiveProfile) -> None:

@@ -47,7 +47,8 @@ def why(
     """Say what holds the resident memory of a running process, and what to do next.
 
     Only /proc is read: the process may run under any allocator, needs no preparation, and does not
-    stop. Of a process under heapfit that was started with --control, its heap says more.
+    stop. A process under heapfit that was started with --control says more of its heap; with the
+    option sample, also which call sites hold the free memory that cannot go back.
     """
     from heapfit.why import grown, largest, read
     from heapfit.why.findings import findings
@@ -83,6 +84,8 @@ def _list(found: list[tuple[Process, int]], as_json: bool) -> None:
 
 
 def _described(reading: Reading, found: list[Finding], growth: list[Growth] | None) -> Any:
+    from heapfit.cli.profile_tables import described_site
+
     return {
         "pid": reading.process.pid,
         "name": reading.process.name,
@@ -98,6 +101,7 @@ def _described(reading: Reading, found: list[Finding], growth: list[Growth] | No
         "group": reading.group and asdict(reading.group),
         "own_limits": reading.own_limits,
         "settings": reading.settings,
+        "pinners": reading.profile and [described_site(e) for e in reading.profile.pinners()],
         "growth": growth and [{**asdict(each), "gained": each.gained} for each in growth],
     }
 

@@ -4,6 +4,7 @@ client      asks one process, over the socket that heapfit opens in it with `con
 processes   which processes there are to ask, and why one cannot be asked
 ledger      what its resident memory is there for
 profile     who asked for what lives; profile_files: the same for other tools
+pinners     which call sites hold free memory, in sentences
 snapshot    everything that can be known of one process at one moment, and between two
 figures     how that is written for people
 openmetrics and for a scraper; pprof_page: profiles beside that

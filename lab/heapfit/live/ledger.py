@@ -86,6 +86,11 @@ class Ledger:
         """What of it is heapfit's."""
         return sum(row.resident for row in self.rows if row.in_heap)
 
+    @property
+    def pinned(self) -> int:
+        """What of that is free on pages with a live object."""
+        return sum(row.resident for row in self.rows if row.in_heap and row.cause == "pinned")
+
     def causes(self) -> list[Cause]:
         """Return the causes that there are, those of the heap first."""
         grouped = _grouped(self.rows, lambda row: (not row.in_heap, row.cause))

@@ -15,6 +15,7 @@ from heapfit.profile.sections import (
     flames,
     lifetimes,
     living,
+    pinned,
     recording,
     sharing,
     sites,
@@ -37,6 +38,7 @@ _COUNTS: dict[str, Callable[[Trace, Tally], None]] = {
     "call sites": sites.count,
     "stacks": flames.count,
     "the end": living.count_end,
+    "pinned memory": pinned.count,
     "bursts": bursts.count,
 }
 
@@ -72,6 +74,7 @@ def profile(
         sharing=sharing.finish(tally),
         reallocs=calls.reallocs(tally),
         peak=living.peak(tally),
+        pinned=pinned.finish(tally),
         transactions=bursts.finish(tally),
         sites=sites.finish(tally),
         waste=waste(tally, allocators, ask),

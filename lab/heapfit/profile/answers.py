@@ -305,6 +305,26 @@ def _peak(profile: Profile) -> list[str]:
     return sentences
 
 
+def _pinned(profile: Profile) -> list[str]:
+    pinned = profile.pinned
+    if not pinned.known:
+        return ["How much free memory live blocks hold is not known."]
+    if not pinned.bytes:
+        return ["At the moments that were looked at, live blocks held no free memory."]
+    when = "" if pinned.at_ns is None else f"After {span(pinned.at_ns)} "
+    sentences = [
+        f"{when}{size(pinned.bytes)} were free on pages with live blocks, beside "
+        f"{size(pinned.amount.bytes)} of these: the most at the moments that were looked at."
+    ]
+    if pinned.sites and profile.sites.recorded:
+        first = pinned.sites[0]
+        sentences.append(
+            f"{size(first.bytes)} of it is held by {size(first.amount.bytes)} of blocks that "
+            f"{first.name} allocates, {span(first.mean_age_ns)} old on average then."
+        )
+    return sentences
+
+
 def _sizes(profile: Profile) -> list[str]:
     programs = profile.sizes.programs
     return [_distribution(each, len(programs) > 1) for each in programs[:_MOST_PROGRAMS]]
@@ -502,6 +522,13 @@ _SHAPES = {
         course=lambda profile: largest(profile).course.live_bytes,
     ),
     "peak": _Shape("What the peak is made of", _peak, memory.peak, tables.peak, beside=True),
+    "pinned": _Shape(
+        "Free memory that live blocks hold",
+        _pinned,
+        placement.pinned,
+        tables.pinned,
+        "What is free on a page is divided evenly among the blocks on it.",
+    ),
     "sizes": _Shape(
         "Sizes",
         _sizes,
@@ -586,6 +613,11 @@ _OF_A_SAMPLE = {
             "Whether threads work in periods by whose end everything has been freed is not known."
         ],
         _told_by_a_full_recording("which allocations follow each other"),
+    ),
+    "pinned": _Shape(
+        "Free memory that live blocks hold",
+        _pinned,
+        _told_by_a_full_recording("which blocks lie on a page"),
     ),
     "realloc": _Shape(
         "Reallocation",

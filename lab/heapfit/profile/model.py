@@ -260,6 +260,30 @@ class Peak(Record):
     ages: list[Part]  # by age as a share of the recording until then: "10 %" the youngest tenth
 
 
+# ----------------------------------------------------------------- pinned memory
+
+
+class PinningSite(Record):
+    """A call site, and the free memory that its blocks hold."""
+
+    name: str
+    bytes: int  # held: free, on pages of its blocks, as far as it falls to them
+    share: float  # of what all blocks hold
+    amount: Amount  # its live blocks
+    mean_age_ns: float  # of these, at that moment
+
+
+class Pinned(Record):
+    """Free memory on pages with live blocks, at the moment when most was so of those looked at; of
+    several recordings, the sum of each at its own."""
+
+    known: bool  # else no recording has all blocks of its process
+    bytes: int
+    amount: Amount  # live at that moment
+    at_ns: int | None  # None: of several recordings
+    sites: list[PinningSite]  # most bytes first
+
+
 # ----------------------------------------------------------------- bursts
 
 
@@ -385,6 +409,7 @@ class Profile(Record):
     sharing: Sharing
     reallocs: Reallocs
     peak: Peak
+    pinned: Pinned
     transactions: Transactions
     sites: Sites
     waste: Waste

@@ -76,6 +76,19 @@ def peak(profile: Profile) -> Table | None:
     return _by_place(label, [each.name.split(_WITHIN) for each in parts], parts, columns)
 
 
+def pinned(profile: Profile) -> Table | None:
+    """Whose blocks hold free memory."""
+    columns: _Columns[model.PinningSite] = {
+        "Holds": lambda each: _size(each.bytes),
+        "Of all held": lambda each: _share(each.share),
+        "Live": lambda each: _bytes(each.amount),
+        "Blocks": lambda each: _objects(each.amount),
+        "Mean age": lambda each: Cell(span(each.mean_age_ns), each.mean_age_ns),
+    }
+    parts = profile.pinned.sites[:_MOST_BESIDE]
+    return _by_place("Allocated by", [each.name.split(_WITHIN) for each in parts], parts, columns)
+
+
 def sizes(profile: Profile) -> Table | None:
     """The most frequent sizes: of one program with all that is known, of several side by side."""
     programs = profile.sizes.programs[:_MOST_PROGRAMS]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heapfit.live import pinners
 from heapfit.text import counted, join_words, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import Cause
@@ -293,6 +294,7 @@ def _is_noticed(size: int, reading: Reading) -> bool:
 
 
 def _of_all(reading: Reading) -> Iterator[Finding]:
+    yield from _pinned(reading)
     if reading.most_resident >= _RETAINED * reading.resident:
         yield Finding(
             "peak",
@@ -311,6 +313,26 @@ def _of_all(reading: Reading) -> Iterator[Finding]:
             evidence=[f"VmSwap: {size_text(reading.swapped)}"],
             of_all=True,
         )
+
+
+def _pinned(reading: Reading) -> Iterator[Finding]:
+    if reading.ledger is None or reading.profile is None or not reading.ledger.pinned:
+        return
+    pinned = reading.ledger.pinned
+    sentences, commands = pinners.told(reading.profile), []
+    step = pinners.next_step(reading.profile, reading.process.pid)
+    if step is not None:
+        sentences, commands = [*sentences, step[0]], [step[1]]
+    yield Finding(
+        cause="pinned",
+        title="of the heap, free memory on pages with live objects",
+        size=pinned,
+        sentence=" ".join(["No setting gives it back while these objects live.", *sentences]),
+        likely=False,
+        evidence=[f"heapfit ctl {reading.process.pid} ledger: pinned {size_text(pinned)}"],
+        commands=commands,
+        of_all=True,
+    )
 
 
 def _of_container(reading: Reading) -> Iterator[Finding]:

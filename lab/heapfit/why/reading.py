@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Gone, Ledger, Process, find, present
+from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, find, present
 from heapfit.live.processes import plain, read_file, status_of, words
 from heapfit.trial.tree import PAGE_SIZE
 from heapfit.why import contents, limits, program
@@ -54,7 +55,9 @@ class Reading:
     group: limits.Group | None
     own_limits: dict[str, int]
     settings: dict[str, str]  # of its environment
-    ledger: Ledger | None  # of its heap, where heapfit serves it and may be asked
+    # Of its heap, where heapfit serves it and may be asked.
+    ledger: Ledger | None
+    profile: LiveProfile | None
 
 
 def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
@@ -79,7 +82,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     allocator = program.allocator_of(files, exe, folder)
     name = allocator.name if allocator else ""
     runtime = program.runtime_of(files, exe, folder)
-    ledger = _ledger(pid) if name == "heapfit" else None
+    ledger, profile = _heap(pid) if name == "heapfit" else (None, None)
     place = Place(name, runtime, _stack_pointers(pid), told=ledger is not None)
     found = causes(mappings, place) if mappings is not None else _by_kind(status)
     heap = [each for each in mappings or () if each.path == "[heap]"]
@@ -102,6 +105,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         own_limits=limits.own_limits(_lines(pid, "limits")),
         settings=_settings(pid),
         ledger=ledger,
+        profile=profile,
     )
 
 
@@ -155,12 +159,14 @@ def _by_kind(status: dict[str, str]) -> list[Cause]:
     return sorted(found, key=lambda each: -each.resident)
 
 
-def _ledger(pid: int) -> Ledger | None:
+def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None]:
     """Return what heapfit says of its heap; None where it was not told to listen."""
-    try:
-        return Client(pid).ledger()
-    except HeapfitError:
-        return None
+    ledger = profile = None
+    with suppress(HeapfitError):
+        client = Client(pid)
+        ledger = client.ledger()
+        profile = client.profile()
+    return ledger, profile
 
 
 def _lines(pid: int, name: str) -> list[str]:

@@ -61,6 +61,28 @@ def _is_mixed(row: LifetimeRow) -> bool:
     return half is not None and half <= YOUNG_BYTES and (tenth is None or tenth > _LASTING_BYTES)
 
 
+# ---------------------------------------------------------------------- pinned
+
+# Of the peak: what is held beside more live memory than this does not change what a machine needs.
+_HELD = 0.1
+
+
+def pinned(profile: Profile, trace: str) -> Advice:
+    found = profile.pinned
+    least = max(WORTH_PLACING, _HELD * profile.peak.amount.bytes)
+    if not found.known or found.bytes < least:
+        return none("Nothing to do: live blocks hold little free memory.")
+    first = found.sites[0]
+    if not profile.sites.recorded or first.bytes < least:
+        return none("Nothing to do: no single call site's blocks hold much of it.")
+    return do(
+        "pools",
+        f"Keep what {first.name} allocates apart from what is freed around it, in a pool or a "
+        f"context: its {size(first.amount.bytes)} hold {size(first.bytes)} of free memory, which "
+        "no setting gives back.",
+    )
+
+
 # --------------------------------------------------------------------- bursts
 
 # Transactions recur, and each frees enough that freeing all at once saves something.

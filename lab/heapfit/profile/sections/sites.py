@@ -39,14 +39,12 @@ def count(trace: Trace, tally: Tally) -> None:
         "SELECT site, allocations, switches FROM sites_table WHERE allocations > 0 "
         f"ORDER BY bytes DESC, allocations DESC, site LIMIT {APART}",
     )
-    frames = _frames(trace)
-    if not frames:
-        return
     counted = {site: counts for site, *counts in trace.query("SELECT * FROM apart")}
-    changed = frozenset(trace.summary.changed)
-    keys = {site: _key(site, frames, changed) for site in counted}
+    names = keys(trace)
+    if not names:
+        return
     for site, smallest, largest, *row in _sums(trace):
-        key = keys.get(site, REST)
+        key = names.get(site, REST)
         tally.add("sites", key, (*map(int, row), *counted.get(site, (0, 0))))
         tally.raise_to("sites", key, (-smallest, largest))
     end = trace.summary.duration_ns
@@ -55,7 +53,15 @@ def count(trace: Trace, tally: Tally) -> None:
         f"{trace.objects()} FROM object WHERE site IN (SELECT site FROM apart) GROUP BY ALL"
     )
     for site, bound, living, objects in rows:
-        tally.add("site_lives", (keys[site], bound, living), (int(objects),))
+        tally.add("site_lives", (names[site], bound, living), (int(objects),))
+
+
+def keys(trace: Trace) -> dict[int, Key]:
+    """Return the keys of the sites that are told apart; `count` has chosen them."""
+    frames = _frames(trace)
+    changed = frozenset(trace.summary.changed)
+    apart = trace.query("SELECT site FROM apart") if frames else []
+    return {site: _key(site, frames, changed) for (site,) in apart}
 
 
 def _sums(trace: Trace) -> list[tuple[int, ...]]:

@@ -1,0 +1,66 @@
+"""Which call sites hold free memory of a process, in sentences, and how to find out."""
+
+from __future__ import annotations
+
+from itertools import islice, takewhile
+
+from heapfit.live.figures import share
+from heapfit.live.profile import OLD_S, Estimate, LiveProfile, Site
+from heapfit.text import counted, size
+
+# The 95 % interval of a site with one sample spans a factor of 220, with two one of 30.
+LEAST_SAMPLES = 2
+_MOST = 3
+# Of all that sites hold: less is not worth a sentence.
+_WORTH = 0.05
+_MINUTE_S = 60
+_SAMPLE = "512k"
+# Where that gives too few samples: so many times as many.
+_FINER, _FINEST = 8, 4 << 10
+
+
+def told(profile: LiveProfile) -> list[str]:
+    """Return a sentence for each of the sites that hold most, the largest first.
+
+    The ranking ends where a site has too few samples: those behind it may hold more.
+    """
+    ranked = profile.pinners()
+    least = _WORTH * sum(each.pinned.value for each in ranked)
+    known = takewhile(
+        lambda each: len(each.samples) >= LEAST_SAMPLES and each.pinned.value >= least, ranked
+    )
+    return [in_words(each) for each in islice(known, _MOST)]
+
+
+def in_words(site: Site) -> str:
+    """Return what a site's objects hold, how sure that is, and how old they are."""
+    pinned = site.pinned
+    return (
+        f"About {size(pinned.value)} of free memory ({interval(pinned)}, from "
+        f"{counted(len(site.samples), 'sample')}) is pinned by {size(site.bytes.value)} of objects "
+        f"that {site.words[0]} allocates; {share(site.old_share)} of them are older than "
+        f"{OLD_S / _MINUTE_S:.0f} minutes."
+    )
+
+
+def interval(estimate: Estimate) -> str:
+    """Return its ends."""
+    return f"{size(estimate.low)} to {size(estimate.high)}"
+
+
+def next_step(profile: LiveProfile, pid: int) -> tuple[str, str] | None:
+    """Return what to do where no site is told, and its command; None where one is."""
+    if not profile.mean:
+        if profile.sites:
+            return None
+        return (
+            "To learn which call sites pin it, sample the objects allocated from now on.",
+            f"heapfit ctl {pid} set sample={_SAMPLE}",
+        )
+    finer = max(profile.mean // _FINER, _FINEST)
+    if told(profile) or profile.mean <= finer:
+        return None
+    return (
+        "There are too few samples to say which call sites pin it; sample more objects.",
+        f"heapfit ctl {pid} set sample={finer}",
+    )
