@@ -23,7 +23,6 @@ from heapfit.report import (
     is_current,
     json_report,
     markdown_report,
-    reading,
     terminal,
     write_all,
 )
@@ -38,19 +37,6 @@ from rich.console import Console
 pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-def test_analyses_are_made_for_who_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[object] = []
-    monkeypatch.setattr(reading, "analyse_all", lambda *given: made.append(given) or [])
-    study = make_study(cores=[1])
-    findings = find(read(study, make_trials(study)))
-    terminal.render(
-        summarise(read(study, make_trials(study))), Console(file=io.StringIO()), findings
-    )
-    assert made == []
-    assert findings.analyses == findings.analyses == []
-    assert len(made) == 1
 
 
 def test_reports_are_current_until_the_study_changes(tmp_path: Path) -> None:

@@ -32,16 +32,6 @@ int main(void)
 }
 """
 
-# As a program has it that was compiled with sys/sdt.h.
-OTHER = r"""
-#include <stdlib.h>
-__asm__(".pushsection .stapsdt.base, \"aG\", %progbits, .stapsdt.base, comdat\n"
-        ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n.popsection\n"
-        ".pushsection .note.stapsdt, \"\", %note\n.4byte 8, 3 * 8 + 11, 3\n.asciz \"stapsdt\"\n"
-        ".8byte main, _.stapsdt.base, 0\n.asciz \"own\", \"probe\", \"\"\n.balign 4\n.popsection");
-int main(void) { free(malloc(10)); }
-"""
-
 
 def probes(file: ELFFile) -> dict[str, tuple[int, int, int, str]]:
     """By provider and name: where a probe is, the base, its count of listeners, its arguments."""
@@ -81,21 +71,6 @@ def test_notes_say_where_probes_are_and_who_listens(variant: str) -> None:
         assert len({listeners for _, _, listeners, _ in found.values()}) == 2
 
 
-def test_a_program_with_probes_of_its_own_can_link_the_library(tmp_path: Path) -> None:
-    (tmp_path / "program.c").write_text(OTHER)
-    archive = paths.library().with_name("libheapfit.a")
-    program = tmp_path / "program"
-    command = ["gcc", "program.c", "-Wl,--undefined=malloc", archive, "-pthread", "-o", program]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    subprocess.run([program], check=True)
-    with program.open("rb") as stream:
-        file = ELFFile(stream)
-        found = probes(file)
-        base = file.get_section_by_name(".stapsdt.base")["sh_addr"]
-    assert found.keys() == {"own:probe", "otel_memory:alloc", "otel_memory:free"}
-    assert {each[1] for each in found.values()} == {base}
-
-
 def heard(folder: Path, options: str) -> tuple[list[list[int]], list[int]]:
     """What gdb is told, which raises the counts of listeners as a profiler does."""
     (folder / "program.c").write_text(PROGRAM)
@@ -127,6 +102,7 @@ def heard(folder: Path, options: str) -> tuple[list[list[int]], list[int]]:
     return [[int(word) for word in each] for each in allocations], [int(each) for each in frees]
 
 
+@pytest.mark.full
 def test_a_listener_hears_of_sampled_objects_and_of_their_end(tmp_path: Path) -> None:
     allocations, frees = heard(tmp_path, f"sample:{MEAN}")
     for _, size, weighted in allocations:
@@ -142,5 +118,6 @@ def test_a_listener_hears_of_sampled_objects_and_of_their_end(tmp_path: Path) ->
     assert len(frees) > 0.6 * len(allocations)
 
 
+@pytest.mark.full
 def test_without_sampling_a_listener_hears_nothing(tmp_path: Path) -> None:
     assert heard(tmp_path, "sample:0") == ([], [])
