@@ -104,6 +104,22 @@ def test_a_program_runs_under_the_allocator_that_is_named(
     assert "libheapfit.so" in result.stdout
 
 
+def test_of_a_workloads_processes_the_one_that_allocated_most_is_kept(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    command = json.dumps(["sh", "-c", f"{program} 10; {program} 1000"])
+    text = f'name = "two"\ntitle = "Two"\nquestion = "?"\n[run]\ncommand = {command}\n'
+    (tmp_path / "two.toml").write_text(text)
+    words = ["record", tmp_path / "two.toml", "-o", tmp_path / "two.hft", "--json"]
+    [file] = json.loads(run_heapfit(*words).stdout)["files"]
+    assert file["path"] == str(tmp_path / "two.hft")
+    assert 2000 <= file["events"] < 2200
+    all_of_it = json.loads(run_heapfit(*words, "--attach-children").stdout)["files"]
+    assert len(all_of_it) >= 2
+    assert all_of_it[0]["events"] == file["events"]
+    assert_one_line(run_heapfit(*words, "--later"), 2, ["--later", "a workload"])
+
+
 @pytest.mark.full
 def test_recording_may_stop_before_the_program_does(
     run_heapfit: Heapfit, program: Path, tmp_path: Path

@@ -8,16 +8,18 @@ import resource
 import shlex
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from heapfit import text
+from heapfit import catalogue, text
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import messages, print_json, warn
+from heapfit.cli.output import messages, print_json, say, warn
+from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.interpreters import OBJECTS_FROM_MALLOC, hiding
 from heapfit.live.processes import present
@@ -37,6 +39,7 @@ from heapfit.record import (
     told_to_stop,
 )
 from heapfit.record import run as run_recorded
+from heapfit.records import Workload
 from heapfit.trace.ending import ended_early
 
 app = new_app()
@@ -45,12 +48,19 @@ SUFFIX = ".hft"
 
 
 @app.command(
-    options_metavar="[OPTIONS] -- CMD",
     epilog="Example:  heapfit record -o redis.hft --for 60s -- redis-server --port 7000\n\n"
+    "heapfit record redis\n\n"
     "heapfit record --pid 12345 --for 30s --sample 512k -o running.hft",
 )
 def record(
     context: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="WORKLOAD | -- CMD",
+            help="A command, or a workload or its TOML file, of which one run is recorded.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -121,6 +131,9 @@ def record(
 ) -> None:
     """Run a program and record everything that it does with its heap; its output is not touched.
 
+    Of a workload, a server is driven as by compare, and the process is kept that did most with its
+    heap; with --attach-children, FILE.1, FILE.2 and so on are of the others.
+
     The exit code and the signals are the program's own. Its children are recorded only with
     --attach-children, each into FILE.PID. To stop sooner, or begin later, use heapfit ctl PID
     record. With --json, a description of what was written is printed, and the program's own output
@@ -132,12 +145,12 @@ def record(
     without a seccomp filter, and you must be allowed to trace it.
     """
     if pid is not None:
-        _refuse_beside_pid(context, children, later, objects, allocator)
+        _refuse_beside_pid(name, context, children, later, objects, allocator)
         options = RecordOptions(seconds=_seconds(duration), sample=_sample(sample), sites=sites)
         OPTIONS["sites"].check(str(sites))
         _record_running(process_number(pid), output, options, as_json)
         return
-    command = program_of(context, "record -- CMD")
+    command = [] if name else program_of(context, "record -- CMD")
     OPTIONS["sites"].check(str(sites))
     options = RecordOptions(
         children=children,
@@ -147,7 +160,13 @@ def record(
         sites=sites,
         allocator=allocator,
     )
-    environment = inherited() | (OBJECTS_FROM_MALLOC if objects else {})
+    hidden = OBJECTS_FROM_MALLOC if objects else {}
+    if name is not None:
+        _record_workload(
+            subject("record", name, context.obj, None), output, options, hidden, as_json
+        )
+        return
+    environment = inherited() | hidden
     recording = _record(command, output or _default(command), options, environment, as_json)
     written = [examine(path) for path in recording.files]
     if as_json:
@@ -168,10 +187,59 @@ def record(
     end_as(recording.exit_code)
 
 
+def _record_workload(
+    workload: Workload,
+    output: Path | None,
+    options: RecordOptions,
+    environment: dict[str, str],
+    as_json: bool,
+) -> None:
+    from heapfit.study import default_cores, plan
+    from heapfit.trial.recorded import recorded_run
+    from heapfit.trial.verdict import Rejected
+
+    if options.later:
+        raise UsageError("--later is for a program that you drive yourself; a workload drives it")
+    if environment:
+        changed = workload.run.environment | environment
+        run = workload.run.model_copy(update={"environment": changed})
+        workload = workload.model_copy(update={"run": run})
+    provide_programs([workload], install=False)
+    installed = provide_allocators([options.allocator or "glibc"], install=False)
+    study = plan(
+        workload, installed, baseline=installed[0].name, cores=[default_cores(workload)],
+        replicates=1, warmups=0,
+    )  # fmt: skip
+    data = catalogue.prepare_workload(workload, say) if workload.prepare else None
+    say(f"recording one run of {workload.name}")
+    file = (output or Path(f"{workload.name}{SUFFIX}")).absolute()
+    settings = replace(options, children=True).settings()
+    try:
+        files, _ = recorded_run(study, file, data, settings, all_processes=options.children)
+    except Rejected as error:
+        raise HeapfitError(f"the run of {workload.name} failed: {error.reason}") from error
+    if not files:
+        raise HeapfitError(f"nothing was recorded: no process of {workload.name} uses malloc")
+    written = [examine(each) for each in files]
+    if as_json:
+        print_json({"files": list(map(_described, written))})
+        return
+    if len(written) > 1:
+        _list(written)
+    messages.print(_line(written), soft_wrap=True)
+    _warn_of_hidden(written[0].path)
+
+
 def _refuse_beside_pid(
-    context: typer.Context, children: bool, later: bool, objects: bool, allocator: str | None
+    name: str | None,
+    context: typer.Context,
+    children: bool,
+    later: bool,
+    objects: bool,
+    allocator: str | None,
 ) -> None:
     given = {
+        "a workload": name is not None,
         "a command": bool(context.obj),
         "--attach-children": children,
         "--later": later,

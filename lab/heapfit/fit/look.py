@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from contextlib import closing
 from pathlib import Path
 from statistics import median
 
@@ -19,11 +17,10 @@ from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
 from heapfit.profile.tally import Tally
 from heapfit.program import started_by, why_not_replaced
-from heapfit.record import VARIANT, examine
+from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.trial import preload
-from heapfit.trial.attempt import Attempt
-from heapfit.trial.own_libraries import RECORDINGS
+from heapfit.trial.recorded import recorded_run
 from heapfit.trial.source import Source
 from heapfit.trial.tree import PAGE_SIZE, ProcessTree
 from heapfit.trial.verdict import Rejected
@@ -232,25 +229,10 @@ def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witne
 
     Raises HeapfitError where no preload reaches it, Rejected where it failed.
     """
-    plain = study.allocators[0]
-    recorded = plain.model_copy(
-        update={"name": VARIANT, "variant_of": plain, "record": {"sample": sample,
-                                                                "children": "on"}}
-    )  # fmt: skip
-    recording = study.model_copy(update={"allocators": [plain, recorded]})
-    planned = study.plan[0].model_copy(update={"allocator": VARIANT})
-    with tempfile.TemporaryDirectory(dir=folder, prefix="recording-") as aside:
-        attempt = Attempt(recording, planned, [_Witness], timeout_s=study.timeout_s,
-                          folder=Path(aside), data=data)  # fmt: skip
-        with closing(attempt):
-            attempt.run()
-        [seen] = attempt.sources
-        assert isinstance(seen, _Witness)
-        _check_reached(seen)
-        files = (Path(aside) / RECORDINGS).iterdir()
-        main = max(files, key=lambda each: examine(each).events, default=None)
-        if main is not None:
-            main.replace(folder / RECORDING)
+    settings = {"sample": sample, "children": "on"}
+    _, [seen] = recorded_run(study, folder / RECORDING, data, settings, [_Witness])
+    assert isinstance(seen, _Witness)
+    _check_reached(seen)
     return seen
 
 
