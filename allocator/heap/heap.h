@@ -939,11 +939,11 @@ ALWAYS_INLINE size_t large_usable_size(const struct span *span)
     return HARDENED ? span->free : (size_t)span->run_spans * SPAN_SIZE;
 }
 
-/* Pages behind those that the program asked for are not told: see large.c. */
-enum { LARGE_SPARE_LOG2 = 12 };
+/* Pages behind those that the program asked for are not told, in units of the smallest page: see large.c. */
+#define LARGE_SPARE ((size_t)4096)
 ALWAYS_INLINE size_t large_told_size(const struct span *span)
 {
-    return large_usable_size(span) - (HARDENED ? 0 : (size_t)span->carved << LARGE_SPARE_LOG2);
+    return large_usable_size(span) - (HARDENED ? 0 : span->carved * LARGE_SPARE);
 }
 
 /* ---- errors of the program (check.c): each prints one line and aborts ----------------------------------------------------------- */

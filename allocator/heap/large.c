@@ -34,8 +34,8 @@ static bool is_loose(size_t size)
  * memory that is not there. */
 static void set_usable(struct span *span, size_t size)
 {
-    size_t unit = platform_page_size(), usable = (size + (size == 0) + unit - 1) & ~(unit - 1);
-    span->carved = (uint16_t)((large_usable_size(span) - usable) >> LARGE_SPARE_LOG2);
+    size_t pages = (size + (size == 0) + LARGE_SPARE - 1) / LARGE_SPARE;
+    span->carved = (uint16_t)(large_usable_size(span) / LARGE_SPARE - pages);
 }
 
 /* A run that the space layer has handed out becomes an object. */

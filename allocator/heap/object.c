@@ -282,7 +282,7 @@ size_t heap_usable_size(const void *pointer)
 
 size_t heap_good_size(size_t size)
 {
-    size_t unit = platform_page_size();
+    size_t unit = HARDENED ? platform_page_size() : LARGE_SPARE;
     if (size > BLOCK_MAX) return (size + unit - 1) & ~(unit - 1);
     if (HARDENED && size == 0) return 0;
     unsigned bin = size_class(size + OBJECT_TAIL);

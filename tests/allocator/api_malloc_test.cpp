@@ -259,7 +259,8 @@ TEST(Heapfit, TellsThePagesOfALargeObject)
     void *object = hf_malloc(33'006);
     for (size_t size : std::initializer_list<size_t>{33'006, 70'000, 66'000, 131'072, 40'000, 2'000'000}) {
         object = hf_realloc(object, size);
-        EXPECT_EQ((size + page - 1) / page * page, hf_usable_size(object)) << size;
+        EXPECT_LT(hf_usable_size(object), size + page) << size;
+        EXPECT_GE(hf_usable_size(object), size);
         EXPECT_EQ(hf_good_size(size), hf_usable_size(object)) << size;
     }
     hf_free(object);

@@ -137,7 +137,7 @@ TEST(SizeMismatch, OfFreeSizedIsNoticed)
                  "^heapfit: free of 0x[0-9a-f]+ with size 100000, but only [0-9]+ bytes were allocated" LINE_END);
     free(small);
     void *large = malloc(100000);
-    EXPECT_DEATH(free_sized(large, 1000000), "with size 1000000, but only 131072 bytes were allocated" LINE_END);
+    EXPECT_DEATH(free_sized(large, 1000000), "with size 1000000, but only 102400 bytes were allocated" LINE_END);
     free(large);
 }
 
