@@ -12,7 +12,7 @@
  * A table that has been copied into a larger one is freed, and the next one will be larger still; a block that was most of the heap is
  * freed at the end of a phase. A program of one thread that then calls no more would keep it for ever, and others until the decay time
  * is over: so its pages go back at once, for less than it took to fill them. A program that soon takes them again, twice, needs such
- * blocks again and again, and keeps them from then on.
+ * blocks again and again, and keeps them for a minute.
  */
 #include "state.h"
 
@@ -94,17 +94,26 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
  * ones are not worth a system call each. */
 enum { TABLE_SPANS = 64, LARGER_SHARE = 4, PHASE_SPANS = 512 };
 
-void patience_handed_out(uint32_t index, uint32_t spans, bool clean)
+/* When what was in vain is forgotten: a service may need a phase's block once more. And how soon at least memory is taken again that
+ * was purged in vain, however short the decay time is. */
+enum { FORGOTTEN_MS = 60000, SOON_MS = 100 };
+
+static bool was_soon(uint64_t rest)
+{
+    return rest <= (longest() > SOON_MS ? longest() : SOON_MS);
+}
+
+void patience_handed_out(uint32_t index, uint32_t spans, uint32_t clean)
 {
     struct outgrown *outgrown = &space_state.outgrown;
     if (spans >= TABLE_SPANS) {
         outgrown->newest = index;
         outgrown->newest_spans = spans;
     }
-    if (LIKELY(outgrown->purged == 0) || !clean) return;
-    outgrown->taken += spans;
+    if (LIKELY(outgrown->purged == 0) || clean == 0) return;
+    outgrown->taken += clean;
     if (outgrown->taken < outgrown->purged / 2) return;
-    if (age_at(platform_clock_ms(), outgrown->purged_at) <= longest()) outgrown->times++;
+    outgrown->times = was_soon(age_at(platform_clock_ms(), outgrown->purged_at)) ? outgrown->times + 1 : 0;
     outgrown->purged = outgrown->taken = 0;
 }
 
@@ -115,7 +124,11 @@ bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now)
     if (index == outgrown->newest) outgrown->newest_spans = 0;
     bool table = outgrown->newest_spans >= spans + spans / LARGER_SHARE;
     bool phase = spans >= PHASE_SPANS && spans > spans_handed_out() - spans;
-    if ((!table && !phase) || outgrown->times >= TIMES) return false;
+    if (!table && !phase) return false;
+    uint64_t rest = age_at(now, outgrown->purged_at);
+    if (!was_soon(rest)) outgrown->purged = outgrown->taken = 0;
+    if (rest > FORGOTTEN_MS) outgrown->times = 0;
+    if (outgrown->times >= TIMES) return false;
     outgrown->purged += spans;
     outgrown->purged_at = now;
     return true;

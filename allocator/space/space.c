@@ -240,7 +240,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
     if (place->zeroed) patience_taken(spans);
-    patience_handed_out(place->index, spans, place->zeroed && place->index < used_before);
+    patience_handed_out(place->index, spans, place->zeroed && place->index < used_before ? spans : 0);
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
     bool is_new_block = place->zeroed && kind == SPAN_LARGE && spans >= SPACE_BLOCK_SPANS;
@@ -365,14 +365,16 @@ static uint32_t spans_free_at(uint32_t end, uint32_t spans)
 }
 
 /* Take [from, to) out of the free runs that it lies in, to become the inside of the run before it. True when pages of
- * other nodes than `own` are among them. */
-static bool take_free_runs(uint32_t from, uint32_t to, unsigned own)
+ * other nodes than `own` are among them; *clean counts those that had been purged. */
+static bool take_free_runs(uint32_t from, uint32_t to, unsigned own, uint32_t *clean)
 {
     bool foreign = false;
     while (from < to) {
         struct span *run = span_at(from);
         uint32_t length = run->run_spans < to - from ? run->run_spans : to - from;
-        if (run->pool != CLEAN && pool_dirty(run->pool) != own) {
+        if (run->pool == CLEAN) {
+            *clean += length;
+        } else if (pool_dirty(run->pool) != own) {
             foreign = true;
             space_state.pools[run->pool].crossings++;
         }
@@ -394,8 +396,11 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign, bool *br
     uint32_t from_runs = spans_free_at(end, more);
     if (from_runs == SPAN_NONE || !commit_again(end, from_runs)) return false;
     if (from_runs < more && !frontier_raise(more - from_runs)) return false;
-    *foreign = take_free_runs(end, end + from_runs, first->pool);
+    uint32_t clean = 0;
+    *foreign = take_free_runs(end, end + from_runs, first->pool, &clean);
     *breaks = *foreign && huge_pages_purged(end, more);
+    patience_taken(clean);
+    patience_handed_out(span_index(first), spans, clean);
     if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */
     return true;
 }

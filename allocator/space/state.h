@@ -177,9 +177,9 @@ void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
 void patience_taken(uint32_t spans);
 uint32_t patience_age(uint32_t decay_ms, uint64_t now);
 
-/* A run is handed out, clean ones that were used before; and whether one that comes back need not be kept: a larger one has taken
+/* A run has so many spans now, `clean` of which had been purged; and whether one that comes back need not be kept: a larger one has taken
  * its place, or it was most of the heap. */
-void patience_handed_out(uint32_t index, uint32_t spans, bool clean);
+void patience_handed_out(uint32_t index, uint32_t spans, uint32_t clean);
 bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now);
 
 /* ---- the lock, and what may be done while a fork has it (fork.c) ------------------------------------------------- */

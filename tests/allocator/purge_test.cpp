@@ -76,6 +76,7 @@ TEST(Age, OneCallGivesBackAsMuchAsItReleases)
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
+            acquire(60 * STEP_SPANS); // else each is most of the heap
             struct span *old = fenced_run(20 * STEP_SPANS), *young = fenced_run(20 * STEP_SPANS);
             space_release(old);
             let_pass(2 * DECAY);
@@ -193,6 +194,28 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
             space_settings.decay_ms = DECAY_NEVER;
             grow_a_table();
             EXPECT_EQ(0u, purge_bytes);
+        },
+        1024 * MIB);
+}
+
+// As a buffer does that is read into.
+TEST(Outgrown, IsLearntOfWhatGrowsInPlace)
+{
+    in_new_space(
+        [] {
+            space_settings.decay_ms = DECAY;
+            size_t before = 0;
+            for (int i = 0; i < 10; i++) {
+                before = purge_bytes;
+                struct span *buffer = acquire(16);
+                for (uint32_t spans = 32; spans <= 1024; spans *= 2) ASSERT_TRUE(space_resize(buffer, spans, false));
+                space_release(buffer);
+            }
+            EXPECT_EQ(before, purge_bytes);
+            EXPECT_GT(purge_bytes, 0u);
+            let_pass(61 * SECOND);
+            space_release(acquire(1024));
+            EXPECT_GE(purge_bytes - before, 1024 * SPAN_SIZE) << "a minute later it is tried again";
         },
         1024 * MIB);
 }

@@ -55,8 +55,8 @@ _MOST_CHUNKS = 1_000_000  # about a second
 def free_in_glibc(folder: Path, heap: Sequence[Mapping]) -> int:
     """Return how many resident bytes of glibc's main heap are free at least; 0: not known.
 
-    Free blocks that caches of threads have count as in use. Of a very large heap the beginning is
-    looked at.
+    Free blocks that caches of threads have count as in use, as does what lies behind the first
+    million blocks.
     """
     size, resident = sum(each.size for each in heap), sum(each.resident for each in heap)
     if not heap or heap[-1].end - heap[0].start != size or any(each.swapped for each in heap):
@@ -66,29 +66,31 @@ def free_in_glibc(folder: Path, heap: Sequence[Mapping]) -> int:
     except OSError:
         return 0
     try:
-        used, free = _chunks(file, heap[0].start, heap[-1].end)
+        free = _free_chunks(file, heap[0].start, heap[-1].end)
     except (OSError, struct.error):
         return 0
     finally:
         os.close(file)
     # Free pages that are not resident are not counted: what is in use may be.
-    return max(0, resident - size * used // (used + free)) if free else 0
+    return max(0, resident - (size - free)) if free else 0
 
 
-def _chunks(file: int, start: int, end: int) -> tuple[int, int]:
-    """Return the bytes in use and free ones; nothing where these are no chunks."""
+def _free_chunks(file: int, start: int, end: int) -> int:
+    """Return the bytes of free ones; 0 where these are no chunks."""
     held = [0, 0]  # free, in use
     at, size, base, window = start, 0, 0, b""
     for _ in range(_MOST_CHUNKS):
         if at + _SIZE.size > base + len(window):
-            base, window = at, os.pread(file, _READ_AT_ONCE, at)
+            # Behind a large one the next may be large, too.
+            length = _READ_AT_ONCE if size < _READ_AT_ONCE else _SIZE.size
+            base, window = at, os.pread(file, length, at)
         (word,) = _SIZE.unpack_from(window, at - base)
         held[word & _IN_USE] += size
         size = word & ~7
         if word & _NEVER or size & _ALIGNED or size < _LEAST or at + size > end:
-            return 0, 0
+            return 0
         at += size
         if at == end:
             held[0] += size
             break
-    return held[1], held[0]
+    return held[0]
