@@ -267,11 +267,11 @@ static enum chores_left spans_tidy(struct heap *heap, uint64_t now, uint32_t dec
     return heap->sparse.spans >= SPARSE_SPANS_WORTH ? CHORES_LATER : CHORES_NONE;
 }
 
-/* Where most of the heap is free, some is due before the decay time: see space/patience.c. */
+/* Then some is due before the decay time. */
 static bool is_mostly_free(void)
 {
     struct space_load load = space_load();
-    return load.dirty >= SPACE_MUCH && load.dirty > load.kept / 2;
+    return space_is_mostly_free(load.kept, load.dirty);
 }
 
 void heap_chores_look(struct heap *heap)

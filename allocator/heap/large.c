@@ -8,16 +8,6 @@ static uint32_t spans_for(size_t size)
     return spans > UINT32_MAX ? UINT32_MAX : (uint32_t)spans;
 }
 
-/* A run that the heap keeps, as an object's. */
-static struct span *take_kept(struct heap *heap, uint32_t spans)
-{
-    struct span *run = cache_take_run(heap, spans);
-    if (run == NULL) return NULL;
-    if (run->run_spans >= SPACE_BLOCK_SPANS) large_count(run, 1); /* others are counted while they are kept */
-    span_kind_write(run, SPAN_LARGE);
-    return run;
-}
-
 static uint32_t spans_of_object(size_t size)
 {
     return size == 0 ? 1 : spans_for(size);
@@ -36,6 +26,17 @@ static void set_usable(struct span *span, size_t size)
 {
     size_t pages = (size + (size == 0) + LARGE_SPARE - 1) / LARGE_SPARE;
     span->carved = (uint16_t)(large_usable_size(span) / LARGE_SPARE - pages);
+}
+
+/* A run that the heap keeps, as an object's. */
+static struct span *take_kept(struct heap *heap, uint32_t spans, size_t size)
+{
+    struct span *run = cache_take_run(heap, spans);
+    if (run == NULL) return NULL;
+    set_usable(run, size);
+    if (run->run_spans >= SPACE_BLOCK_SPANS) large_count(run, 1); /* others are counted while they are kept */
+    span_kind_write(run, SPAN_LARGE);
+    return run;
 }
 
 /* A run that the space layer has handed out becomes an object. */
@@ -61,10 +62,9 @@ void *large_malloc(struct heap *heap, size_t size, size_t alignment, bool *zeroe
     uint32_t spans = spans_of_object(size);
     uint32_t alignment_spans = spans_of_alignment(alignment);
     if (UNLIKELY(remote_inbox_is_filled(heap))) remote_inbox_take(heap); /* as below */
-    struct span *span = alignment_spans == 1 ? take_kept(heap, spans) : NULL;
+    struct span *span = alignment_spans == 1 ? take_kept(heap, spans, size) : NULL;
     bool zeros = false;
-    if (span != NULL) set_usable(span, size);
-    else {
+    if (span == NULL) {
         heap_inherit_pass();
         span = space_acquire(spans, alignment_spans, SPAN_LARGE, &zeros);
         if (LIKELY(span != NULL)) begin(span, size);
@@ -137,12 +137,10 @@ void *large_realloc(struct heap *heap, struct span *span, size_t size)
 {
     uint32_t spans = spans_for(size);
     size_t before = large_usable_size(span);
-    if (spans == span->run_spans) {
-        set_usable(span, size);
-        return (void *)span_start(span);
+    if (spans != span->run_spans) {
+        bool filled = reaches_next_unit(span, spans) && space_block_is_filled(span);
+        if (!large_set_spans(span, spans, filled)) return large_move(heap, span, size);
     }
-    bool filled = reaches_next_unit(span, spans) && space_block_is_filled(span);
-    if (!large_set_spans(span, spans, filled)) return large_move(heap, span, size);
     set_usable(span, size);
     size_t after = large_usable_size(span);
     if (after > before) heap_pressure_grown(after - before, after - before);

@@ -74,13 +74,14 @@ static bool may_be_kept(struct patience *patience, uint64_t now)
 }
 
 /* How much sooner what is free goes back where it is most of the heap, and much. */
-enum { SOONER = 8, MUCH_SPANS = SPACE_MUCH / SPAN_SIZE };
+enum { SOONER = 8 };
 
 uint32_t patience_age(uint32_t decay_ms, uint64_t now)
 {
     struct patience *patience = &space_state.patience;
-    uint32_t age = decay_ms, dirty = spans_dirty();
-    if (dirty >= MUCH_SPANS && dirty > spans_handed_out()) {
+    uint32_t age = decay_ms;
+    size_t dirty = (size_t)spans_dirty() * SPAN_SIZE;
+    if (space_is_mostly_free((size_t)spans_handed_out() * SPAN_SIZE + dirty, dirty)) {
         age = decay_ms / SOONER;
         if (patience->age_ms > age) age = patience->age_ms < decay_ms ? (uint32_t)patience->age_ms : decay_ms;
     }
@@ -92,7 +93,7 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
 
 /* From which size a run is taken for a table that was outgrown, by a run that is larger by such a share; and for a phase's block. Smaller
  * ones are not worth a system call each. */
-enum { TABLE_SPANS = 64, LARGER_SHARE = 4, PHASE_SPANS = 512 };
+enum { TABLE_SPANS = 64, LARGER_SHARE = 4, PHASE_SPANS = SPACE_MUCH / SPAN_SIZE };
 
 /* When what was in vain is forgotten: a service may need a phase's block once more. And how soon at least memory is taken again that
  * was purged in vain, however short the decay time is. */

@@ -287,9 +287,15 @@ struct space_load {
     size_t kept, dirty;
     bool is_locked;
 };
-#define SPACE_MUCH ((size_t)32 << 20) /* dirty, which goes back sooner where it is most of what is kept */
 struct space_load space_load(void);
 size_t space_kept(void); /* the first alone */
+
+/* Whether most of what is kept is dirty, and that is much: then it goes back sooner, see patience.c. */
+#define SPACE_MUCH ((size_t)32 << 20)
+ALWAYS_INLINE bool space_is_mostly_free(size_t kept, size_t dirty)
+{
+    return dirty >= SPACE_MUCH && dirty > kept - dirty;
+}
 
 /* Purge dirty runs beyond shared_dirty_max, and those older than the decay time when there is enough dirty memory to be
  * worth it; of either PURGE_STEP at most. */

@@ -65,6 +65,7 @@ struct patience {
     uint64_t peak_since;
 };
 
+/* Large runs that need not be kept: see patience.c, too. */
 struct outgrown {
     uint32_t newest, newest_spans; /* the last large run that was handed out, its first; 0 spans: it is free again */
     uint32_t purged, taken; /* spans that were outgrown, and clean ones handed out since */

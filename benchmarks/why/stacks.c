@@ -1,8 +1,7 @@
 /* Many threads, each of which was deep in a recursion once. */
-#include "ready.h"
+#include "threads.h"
 
 enum { THREADS = 64, DEPTH = 48 };
-static pthread_barrier_t all;
 
 static int deep(int calls)
 {
@@ -14,16 +13,11 @@ static int deep(int calls)
 static void *work(void *unused)
 {
     deep(DEPTH);
-    pthread_barrier_wait(&all);
-    pause();
+    stay();
     return unused;
 }
 
 int main(void)
 {
-    pthread_t thread;
-    pthread_barrier_init(&all, NULL, THREADS + 1);
-    for (int i = 0; i < THREADS; i++) pthread_create(&thread, NULL, work, NULL);
-    pthread_barrier_wait(&all);
-    ready();
+    run_threads(THREADS, work);
 }

@@ -169,12 +169,7 @@ def record(
     environment = inherited() | hidden
     recording = _record(command, output or _default(command), options, environment, as_json)
     written = [examine(path) for path in recording.files]
-    if as_json:
-        print_json({"files": list(map(_described, written)), "exit_code": recording.exit_code})
-    else:
-        if len(written) > 1:
-            _list(written)
-        messages.print(_line(written), soft_wrap=True)
+    _tell(written, as_json, exit_code=recording.exit_code)
     if not children and recording.children_share > _MUCH:
         warn(
             f"note: {text.percent(recording.children_share)} of the processor time went to "
@@ -221,12 +216,7 @@ def _record_workload(
     if not files:
         raise HeapfitError(f"nothing was recorded: no process of {workload.name} uses malloc")
     written = [examine(each) for each in files]
-    if as_json:
-        print_json({"files": list(map(_described, written))})
-        return
-    if len(written) > 1:
-        _list(written)
-    messages.print(_line(written), soft_wrap=True)
+    _tell(written, as_json)
     _warn_of_hidden(written[0].path)
 
 
@@ -270,11 +260,8 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
     if not attached.file.exists():
         raise HeapfitError(f"process {pid} ended before anything was written to {attached.file}")
     written = examine(attached.file)
-    if as_json:
-        described = {"still_ms": attached.still_ms, "took_ms": attached.took_ms}
-        print_json({"files": [_described(written)], "attached": described})
-    else:
-        messages.print(_line([written]), soft_wrap=True)
+    described = {"still_ms": attached.still_ms, "took_ms": attached.took_ms}
+    _tell([written], as_json, attached=described)
     _warn_of_gaps([written], options, pid)
     if written.events:
         _warn_of_hidden(written.path)
@@ -342,6 +329,15 @@ def _sample(text: str | None) -> int:
         return 0
     OPTIONS["sample"].check(text)
     return size_in_bytes(text)
+
+
+def _tell(written: list[Written], as_json: bool, **more: Any) -> None:
+    if as_json:
+        print_json({"files": list(map(_described, written)), **more})
+        return
+    if len(written) > 1:
+        _list(written)
+    messages.print(_line(written), soft_wrap=True)
 
 
 def _line(written: list[Written]) -> str:
