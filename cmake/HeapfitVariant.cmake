@@ -11,7 +11,7 @@
 include_guard()
 
 # The number of the binary interface, in the libraries' names (libheapfit.so.1). It is raised when a program that was linked with
-# the libraries before could not use them any more, and only then; tests/preload/test_interface.py notices what changes.
+# the libraries before could not use them any more, and only then; tests/package/consumer/interface.h says what may change.
 set(HEAPFIT_INTERFACE 1)
 
 # Warnings are errors only where CMAKE_COMPILE_WARNING_AS_ERROR says so: in our presets, not on the

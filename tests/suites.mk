@@ -19,7 +19,7 @@ unexport ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS
 # `make` of a test program is none of this one's parts.
 unexport MAKEFLAGS MFLAGS MAKELEVEL
 
-BUILD_PACKAGES := cmake g++ gcc googletest libc6-dev libgtest-dev libzstd-dev libzydis-dev ninja-build pkg-config
+BUILD_PACKAGES := cmake g++ gcc googletest libc6-dev libgtest-dev libzstd-dev libzydis-dev ninja-build pkg-config rapidjson-dev
 PHP_PACKAGES := $(shell cat integrations/php/tests/packages.txt)
 CARGO_PACKAGES := $(if $(shell command -v cargo),,cargo-web)
 # The programs that the gate runs with heapfit preloaded.

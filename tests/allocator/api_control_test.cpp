@@ -5,7 +5,7 @@
 #include <sys/un.h>
 
 #include "heapfit/heapfit.h"
-#include "json_reader.h"
+#include "json.h"
 #include "stress_seed.h"
 #include "system.h"
 
@@ -234,13 +234,13 @@ TEST_F(Control, GetsAndSetsOptions)
 
 TEST_F(Control, TellsTheLedger)
 {
-    json::Value answer = json::read(ask(pid(), "ledger"));
-    ASSERT_TRUE(answer["ok"].truth);
+    rapidjson::Document answer = parse_json(ask(pid(), "ledger"));
+    ASSERT_TRUE(answer["ok"].GetBool());
     std::map<std::string, int64_t> resident;
-    for (const json::Value &row : answer["ledger"].elements) {
-        resident[row["cause"].text] += row["resident"].number;
-        EXPECT_GE(row["heap"].number, -1);
-        EXPECT_TRUE(row.has("name") && row.has("thread") && row.has("swapped") && row.has("in_heap"));
+    for (const rapidjson::Value &row : answer["ledger"].GetArray()) {
+        resident[row["cause"].GetString()] += row["resident"].GetInt64();
+        EXPECT_GE(row["heap"].GetInt64(), -1);
+        EXPECT_TRUE(row.HasMember("name") && row.HasMember("thread") && row.HasMember("swapped") && row.HasMember("in_heap"));
     }
     EXPECT_GT(resident["tables"], 0);
     EXPECT_GT(resident["file"], 0);
@@ -279,8 +279,9 @@ TEST(ControlOfForks, BelongsToEachProcess)
     ASSERT_NE(first, second);
     for (pid_t pid : {first, second}) {
         wait_until_listening(pid);
-        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["pid"].number, pid);
-        EXPECT_EQ(json::read(ask(pid, "stats"))["stats"]["heaps"].elements[1]["thread"].number, pid);
+        rapidjson::Document answer = parse_json(ask(pid, "stats"));
+        EXPECT_EQ(answer["stats"]["pid"].GetInt(), pid);
+        EXPECT_EQ(answer["stats"]["heaps"][1]["thread"].GetInt(), pid);
     }
     pid_t child = first == subject.pid() ? second : first, parent = subject.pid();
     ask(child, "set decay_ms 7");
@@ -346,5 +347,5 @@ TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
                                (option->choices != nullptr ? option->choices[value] : std::to_string(value)));
     }
     for (int round = 0; round < 20; round++)
-        for (const std::string &request : requests) ASSERT_TRUE(json::read(client.ask(request))["ok"].truth) << request;
+        for (const std::string &request : requests) ASSERT_TRUE(parse_json(client.ask(request))["ok"].GetBool()) << request;
 }

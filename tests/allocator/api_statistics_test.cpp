@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 #include "heapfit/heapfit.h"
-#include "json_reader.h"
+#include "json.h"
 #include "system.h"
 
 namespace
@@ -77,11 +77,6 @@ TEST(Stats, ServeOlderAndNewerCallers)
     EXPECT_EQ(errno, EINVAL);
 }
 
-size_t member(const json::Value &object, const char *name)
-{
-    return static_cast<size_t>(object[name].number);
-}
-
 } // namespace
 
 TEST(Json, AgreesWithTheFigures)
@@ -102,36 +97,37 @@ TEST(Json, AgreesWithTheFigures)
 
     ASSERT_EQ(text.find('\n'), text.size() - 1) << "one line";
     text.pop_back();
-    json::Value stats = json::read(text);
-    EXPECT_EQ(stats["format"].text, "heapfit-stats/1");
-    EXPECT_EQ(stats["version"].text, hf_version());
-    EXPECT_EQ(stats["pid"].number, getpid());
-    EXPECT_GT(stats["time_ms"].number, 0);
-    EXPECT_FALSE(stats["shrunk"].truth);
-    EXPECT_EQ(stats["total"].members.size(), sizeof total / sizeof(size_t));
-    EXPECT_EQ(member(stats["total"], "live_objects"), total.live_objects);
-    EXPECT_EQ(member(stats["total"], "live_bytes"), total.live_bytes);
-    EXPECT_EQ(member(stats["total"], "footprint"), total.footprint);
-    EXPECT_EQ(member(stats["total"], "resident"), total.resident);
-    EXPECT_EQ(member(stats["total"], "refills"), total.refills);
-    EXPECT_EQ(member(stats["total"], "nodes"), total.nodes);
-    ASSERT_EQ(stats["classes"].elements.size(), classes.size());
-    for (size_t i = 0; i < classes.size(); i++) {
-        EXPECT_EQ(member(stats["classes"].elements[i], "block_size"), classes[i].block_size);
-        EXPECT_EQ(member(stats["classes"].elements[i], "live_objects"), classes[i].live_objects);
-        EXPECT_EQ(member(stats["classes"].elements[i], "free_objects"), classes[i].free_objects);
-        EXPECT_EQ(member(stats["classes"].elements[i], "spans"), classes[i].spans);
+    rapidjson::Document stats = parse_json(text);
+    EXPECT_STREQ(stats["format"].GetString(), "heapfit-stats/1");
+    EXPECT_STREQ(stats["version"].GetString(), hf_version());
+    EXPECT_EQ(stats["pid"].GetInt(), getpid());
+    EXPECT_GT(stats["time_ms"].GetUint64(), 0u);
+    EXPECT_FALSE(stats["shrunk"].GetBool());
+    EXPECT_EQ(stats["total"].MemberCount(), sizeof total / sizeof(size_t));
+    EXPECT_EQ(stats["total"]["live_objects"].GetUint64(), total.live_objects);
+    EXPECT_EQ(stats["total"]["live_bytes"].GetUint64(), total.live_bytes);
+    EXPECT_EQ(stats["total"]["footprint"].GetUint64(), total.footprint);
+    EXPECT_EQ(stats["total"]["resident"].GetUint64(), total.resident);
+    EXPECT_EQ(stats["total"]["refills"].GetUint64(), total.refills);
+    EXPECT_EQ(stats["total"]["nodes"].GetUint64(), total.nodes);
+    ASSERT_EQ(stats["classes"].Size(), classes.size());
+    for (unsigned i = 0; i < classes.size(); i++) {
+        const rapidjson::Value &row = stats["classes"][i];
+        EXPECT_EQ(row["block_size"].GetUint64(), classes[i].block_size);
+        EXPECT_EQ(row["live_objects"].GetUint64(), classes[i].live_objects);
+        EXPECT_EQ(row["free_objects"].GetUint64(), classes[i].free_objects);
+        EXPECT_EQ(row["spans"].GetUint64(), classes[i].spans);
     }
-    ASSERT_EQ(stats["heaps"].elements.size(), heaps.size());
-    for (size_t i = 0; i < heaps.size(); i++) {
-        const json::Value &heap = stats["heaps"].elements[i];
-        EXPECT_EQ(heap.members.size(), sizeof(hf_heap_stats) / sizeof(size_t));
-        EXPECT_EQ(member(heap, "number"), heaps[i].number);
-        EXPECT_EQ(heap["thread"].number, heaps[i].thread);
-        EXPECT_EQ(member(heap, "spans"), heaps[i].spans);
-        EXPECT_EQ(member(heap, "live_bytes"), heaps[i].live_bytes);
+    ASSERT_EQ(stats["heaps"].Size(), heaps.size());
+    for (unsigned i = 0; i < heaps.size(); i++) {
+        const rapidjson::Value &heap = stats["heaps"][i];
+        EXPECT_EQ(heap.MemberCount(), sizeof(hf_heap_stats) / sizeof(size_t));
+        EXPECT_EQ(heap["number"].GetUint64(), heaps[i].number);
+        EXPECT_EQ(heap["thread"].GetInt64(), heaps[i].thread);
+        EXPECT_EQ(heap["spans"].GetUint64(), heaps[i].spans);
+        EXPECT_EQ(heap["live_bytes"].GetUint64(), heaps[i].live_bytes);
     }
-    EXPECT_EQ(stats["nodes"].elements.size(), hf_stats_nodes(nullptr, 0));
+    EXPECT_EQ(stats["nodes"].Size(), hf_stats_nodes(nullptr, 0));
     free(large);
 }
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 import shared_home
-from conftest import Heapfit
 from heapfit import catalogue
 from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError
@@ -85,16 +83,3 @@ def test_what_has_another_purpose_is_compared_only_where_it_is_named(library: Pa
     assert "heapfit-hardened" not in found
     assert named_allocators("installed", usual, installed=False) == found
     assert named_allocators("heapfit-hardened", usual, installed=True) == ["heapfit-hardened"]
-
-
-def test_installing_from_a_package_index_makes_it_usable(
-    run_heapfit: Heapfit, empty_home: Path
-) -> None:
-    empty = {"HEAPFIT_HOME": str(empty_home)}
-    result = run_heapfit("allocators", "install", "mimalloc", "--json", environment=empty)
-    assert result.returncode == 0, result.stderr
-    [installed] = json.loads(result.stdout)
-    assert installed["library"].endswith("/allocators/mimalloc/libmimalloc.so")
-    again = run_heapfit("allocators", "install", "mimalloc", environment=empty)
-    assert again.returncode == 0
-    assert "downloading" not in again.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 
 import pytest
-from conftest import Heapfit
-from heapfit.catalogue import load_workloads
 from heapfit.cli import output
 from heapfit.records import Study, Summary, TrialStatus
 from heapfit.report import terminal
@@ -84,13 +82,6 @@ def test_nothing_that_is_printed_is_read_as_markup(
         console.print(rows)
         console.print(HOSTILE)
         assert printed.getvalue().count(HOSTILE) == 3
-
-
-@pytest.mark.full
-def test_every_workload_is_shown(run_heapfit: Heapfit) -> None:
-    for name in load_workloads():
-        result = run_heapfit("workloads", "show", name)
-        assert result.returncode == 0, result.stderr
 
 
 def test_problems_are_listed_below_in_plain_words() -> None:

@@ -16,7 +16,6 @@ from published_data import (
     INSECT_SPRAYS,
     POISON_FACTORS,
     POISONS,
-    WARPBREAKS,
 )
 
 
@@ -36,18 +35,6 @@ def test_agrees_with_r_on_the_example_of_box_and_cox() -> None:
     assert (found.exponent, found.low, found.high) == pytest.approx(
         (-0.816, -1.294, -0.342), abs=0.003
     )
-
-
-def test_agrees_with_r_on_shapiro_and_wilk() -> None:
-    """R 4.2.2: `shapiro.test(residuals(aov(breaks ~ wool * tension, warpbreaks)))` prints
-    W = 0.98686076, p-value = 0.8161929."""
-    figures = np.array(WARPBREAKS, dtype=float)
-    cell = np.repeat(np.arange(6), 9)
-    residuals = figures - (np.bincount(cell, figures) / 9)[cell]
-    normality = next(each for each in check(residuals, cell) if each.assumption == "normality")
-    assert normality.statistic == pytest.approx(0.98686076, abs=1e-8)
-    assert normality.p == pytest.approx(0.8161929, abs=1e-6)
-    assert not normality.rejected
 
 
 def test_agrees_with_r_on_levene_about_the_median() -> None:

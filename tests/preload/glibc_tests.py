@@ -119,22 +119,11 @@ def _support(source: Path, folder: Path) -> Path:
 def _compile(
     source: Path, what: list[str | Path], result: Path
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [
-            *[
-                "gcc",
-                "-std=gnu11",
-                "-O2",
-                "-w",
-                "-fno-builtin",
-                "-D_GNU_SOURCE",
-                "-DTIMEOUTFACTOR=1",
-            ],
-            *["-include", "limits.h", f"-I{source}/own", f"-I{source}/support", f"-I{source}"],
-            *(f'-D{path}_PATH="/"' for path in PATHS.split()),
-            *[*what, "-o", result, "-pthread", "-ldl"],
-        ],
-        capture_output=True,
-        timeout=COMPILE_TIMEOUT_S,
-        check=False,
-    )
+    command = [
+        *["gcc", "-std=gnu11", "-O2", "-w", "-fno-builtin", "-D_GNU_SOURCE", "-DTIMEOUTFACTOR=1"],
+        *["-include", "limits.h"],
+        *(f"-I{source / folder}" for folder in ("own", "support", "")),
+        *(f'-D{path}_PATH="/"' for path in PATHS.split()),
+        *[*what, "-o", result, "-pthread", "-ldl"],
+    ]
+    return subprocess.run(command, capture_output=True, timeout=COMPILE_TIMEOUT_S, check=False)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <heapfit/heapfit.h>
+#include "interface.h"
 
 static int malloc_comes_from(const char *home)
 {
