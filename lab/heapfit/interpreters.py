@@ -1,4 +1,4 @@
-"""Interpreters that keep the program's objects in memory of their own, where no malloc is called.
+"""Runtimes that keep the program's objects in memory of their own, where no malloc is called.
 
 A recording of such a program has its large objects and its libraries', and few of those that its
 source speaks of. Where the interpreter can be told to ask malloc for each, that is said.
@@ -6,8 +6,9 @@ source speaks of. Where the interpreter can be told to ask malloc for each, that
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,28 +22,42 @@ class Interpreter(NamedTuple):
     instead: str
 
 
-# By the name of the executable. The variables are of Python's manual ("Memory Management"), and of
-# PHP's internals book ("Zend Memory Manager").
+# How the programs are named, and the libraries in which the runtime may be instead.
+_PROGRAMS = {
+    "java": r"java",
+    "node": r"node(js)?",
+    "python": r"(python|pypy)[0-9.]*",
+    "ruby": r"ruby[0-9.]*",
+    "php": r"php(-fpm|-cgi)?[0-9.]*",
+}
+_LIBRARIES = {
+    "java": r"libjvm\.so",
+    "node": r"chrome|chromium|electron",  # programs that have V8, too
+    "python": r"libpython[0-9.]+\.so.*",
+    "ruby": r"libruby[\w.-]*\.so.*",
+}
+# The variables are of Python's manual ("Memory Management"), and of PHP's internals book ("Zend
+# Memory Manager").
 _INTERPRETERS = {
-    r"(python|pypy)[0-9.]*": Interpreter(
+    "python": Interpreter(
         "Python keeps objects of at most 512 bytes in arenas of its own",
         "PYTHONMALLOC",
         frozenset({"malloc", "malloc_debug"}),
         "record it with `heapfit record --objects` (`PYTHONMALLOC=malloc`)",
     ),
-    r"php(-fpm|-cgi)?[0-9.]*": Interpreter(
+    "php": Interpreter(
         "PHP keeps its scripts' objects in a heap of its own",
         "USE_ZEND_ALLOC",
         frozenset({"0"}),
         "record it with `heapfit record --objects` (`USE_ZEND_ALLOC=0`)",
     ),
-    r"node(js)?": Interpreter(
+    "node": Interpreter(
         "V8 keeps JavaScript's objects in a heap of its own",
         "",
         frozenset(),
         "ask Node for a heap snapshot",
     ),
-    r"java": Interpreter(
+    "java": Interpreter(
         "the JVM keeps Java's objects in a heap of its own",
         "",
         frozenset(),
@@ -53,6 +68,8 @@ _INTERPRETERS = {
 
 # The variables with which each interpreter that can asks malloc for every object.
 OBJECTS_FROM_MALLOC = {"PYTHONMALLOC": "malloc", "USE_ZEND_ALLOC": "0"}
+# What a Go program's build information begins with, and in how much of the file it is looked for.
+_GO, _GO_SEARCHED = b"\xff Go buildinf:", 64 << 20
 
 
 def hiding(program: str, environment: Mapping[str, str]) -> Interpreter | None:
@@ -63,7 +80,33 @@ def hiding(program: str, environment: Mapping[str, str]) -> Interpreter | None:
     >>> hiding("/usr/bin/python3.11", {"PYTHONMALLOC": "malloc"}) is None
     True
     """
-    for pattern, found in _INTERPRETERS.items():
-        if re.fullmatch(pattern, Path(program).name):
+    for name, found in _INTERPRETERS.items():
+        if re.fullmatch(_PROGRAMS[name], Path(program).name):
             return None if environment.get(found.variable) in found.values else found
     return None
+
+
+def runtime_of(program: Path, files: Iterable[str]) -> str | None:
+    """Return which runtime keeps the objects of a process in memory of its own: by the names of its
+    program and of what it has mapped, as the kernel gives them, or by what is in `program`.
+
+    >>> runtime_of(Path("/none"), ["/lib/libjvm.so (deleted)"])
+    'java'
+    """
+    names = [Path(each.removesuffix(" (deleted)")).name for each in files]
+    for runtime, pattern in _PROGRAMS.items():
+        known = f"{pattern}|{_LIBRARIES.get(runtime, pattern)}"
+        if any(re.fullmatch(known, each) for each in names):
+            return runtime
+    return "go" if _is_go(program) else None
+
+
+def _is_go(program: Path) -> bool:
+    try:
+        with (
+            program.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        ):
+            return data.find(_GO, 0, _GO_SEARCHED) >= 0
+    except (OSError, ValueError):
+        return False

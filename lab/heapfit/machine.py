@@ -7,22 +7,24 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
+from heapfit import cgroups
 from heapfit.records import Machine
+from heapfit.text import size
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 _HUGE_PAGE_POOLS = Path("/sys/kernel/mm/hugepages")
 _OVERCOMMIT = Path("/proc/sys/vm/overcommit_memory")
-_CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
-_MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _MODEL_NAME = re.compile(r"^model name[ \t]*:[ \t]*(.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE)
 
-# How the variables begin that steer an allocator, or the loader, from outside; every trial inherits
-# them.
+# How the variables begin that steer an allocator, a runtime's memory or the loader from outside.
 _SETTINGS = (
     "GLIBC_TUNABLES",
+    "GOGC",
+    "GOMEMLIMIT",
     "HEAPFIT_OPTIONS",
     "HEAPFIT_POOLS_",
     "HEAPFIT_RECORD",
@@ -30,9 +32,11 @@ _SETTINGS = (
     "LD_",
     "MALLOC_",
     "MIMALLOC_",
+    "NODE_OPTIONS",
     "PYTHONMALLOC",
     "TBB_MALLOC_",
     "TCMALLOC_",
+    "USE_ZEND_ALLOC",
     "_RJEM_MALLOC_CONF",
 )
 # A trial is given the preload of its allocator alone; the other is a number of each process.
@@ -60,11 +64,13 @@ def describe() -> Machine:
 
 def inherited_settings() -> dict[str, str]:
     """Return the variables of this process that steer the allocators of programs it starts."""
-    return {
-        name: value
-        for name, value in sorted(os.environ.items())
-        if name.startswith(_SETTINGS) and name not in _NOT_INHERITED
-    }
+    found = settings_in(os.environ)
+    return {name: value for name, value in found.items() if name not in _NOT_INHERITED}
+
+
+def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return those variables of an environment that change how memory is allocated."""
+    return {name: environment[name] for name in sorted(environment) if name.startswith(_SETTINGS)}
 
 
 def memory_settings() -> dict[str, str]:
@@ -143,10 +149,12 @@ def _notes() -> list[str]:
     allowed = len(os.sched_getaffinity(0))
     if allowed < online:
         notes.append(f"{allowed} of {online} processors may be used")
-    for path, what in ((_CPU_LIMIT, "processor time"), (_MEMORY_LIMIT, "memory")):
-        limit = read(path)
-        if limit and not limit.startswith("max"):
-            notes.append(f"this control group limits {what}: {limit}")
+    groups = cgroups.own_groups()
+    cores, memory = cgroups.cores_of(groups), cgroups.memory_of(groups)
+    if cores is not None:
+        notes.append(f"this control group limits processor time: {cores:g} cores")
+    if memory is not None:
+        notes.append(f"this control group limits memory: {size(memory.limit)}")
     return notes
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit
+from heapfit.cgroups import Memory, cores_of, memory_of
 from heapfit.errors import HeapfitError
 from heapfit.live import pinners
 from heapfit.live.profile import profile
@@ -22,9 +23,8 @@ from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from heapfit.why import grown, read
 from heapfit.why.causes import Place, causes
 from heapfit.why.findings import findings
-from heapfit.why.limits import Group, group_of
 from heapfit.why.maps import parse
-from heapfit.why.program import Allocator, allocator_of, runtime_of
+from heapfit.why.program import Allocator, allocator_of
 
 SOURCE = Path(__file__).parent / "why_program.c"
 PLANTED = Path(__file__).parents[2] / "benchmarks/why"
@@ -76,11 +76,11 @@ def test_free_blocks_of_glibc_are_told_from_a_leak(tmp_path: Path, name: str, ca
 def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
     with running(program, "mapped") as started:
         reading = read(started.pid)
-    full = Group(limit=10 << 30, used=10 << 30, file=0, limit_file="memory.max")
-    assert findings(replace(reading, group=full))[0].cause == "limit"
-    [first, *_] = findings(replace(reading, group=replace(full, file=9 << 30)))
+    full = Memory(limit=10 << 30, used=10 << 30, cache=0, file="/a/memory.max")
+    assert findings(replace(reading, limits=[full]))[0].cause == "limit"
+    [first, *_] = findings(replace(reading, limits=[replace(full, cache=9 << 30)]))
     assert (first.cause, first.size) == ("cache", 9 << 30)
-    [first, *_] = findings(replace(reading, causes=[], lazily_freed=60 << 20, group=None))
+    [first, *_] = findings(replace(reading, causes=[], lazily_freed=60 << 20, limits=[]))
     assert (first.cause, first.size) == ("lazily_freed", 60 << 20)
 
 
@@ -106,7 +106,6 @@ def test_what_an_upgrade_has_replaced_is_known_by_its_name(tmp_path: Path) -> No
     library = "/lib/libjemalloc.so.2 (deleted)"
     found = allocator_of([library, "/lib/libc.so.6 (deleted)"], "", tmp_path)
     assert found == Allocator("jemalloc", library)
-    assert runtime_of(["/lib/libjvm.so (deleted)"], "", tmp_path) == "java"
 
 
 def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
@@ -251,9 +250,17 @@ def test_hostile_names_are_names() -> None:
     assert mapping.resident == 4096
 
 
+def test_a_limit_of_its_own_that_is_near_comes_first(program: Path) -> None:
+    limit = 142 << 20
+    with running("prlimit", f"--as={limit}", program, "mapped") as started:
+        [first, *_] = findings(read(started.pid))
+    assert first.title == "of the limit on address space"
+    assert 0.9 * limit < first.size <= limit
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_nearest_limit_of_a_group_counts(tmp_path: Path, version: int) -> None:
-    top = tmp_path / "sys/fs/cgroup" / ("memory" if version == 1 else "")
+    top = tmp_path / ("memory" if version == 1 else "")
     names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache", "total_shmem")
     of_2 = ("memory.max", "memory.current", "file", "shmem")
     limit, used, cache, shared = names if version == 1 else of_2
@@ -262,7 +269,17 @@ def test_the_nearest_limit_of_a_group_counts(tmp_path: Path, version: int) -> No
         (folder / limit).write_text(most)
         (folder / used).write_text("900")
         (folder / "memory.stat").write_text(f"{cache} 400\n{shared} 100\n")
-    line = "5:memory:/a/b" if version == 1 else "0::/a/b"
-    found = group_of(["3:cpu:/x", line], tmp_path)
-    assert found is not None
-    assert (found.limit, found.used, found.file) == (1000, 900, 300)
+    groups = ["3:cpu,cpuacct:/x", "5:memory:/a/b"] if version == 1 else ["0::/a/b"]
+    found = memory_of(groups, tmp_path)
+    assert found == Memory(1000, 900, 300, str(top / "a" / limit))
+    assert cores_of(groups, tmp_path) is None
+    if version == 1:
+        (tmp_path / "cpu/x").mkdir(parents=True)
+        (tmp_path / "cpu/x/cpu.cfs_quota_us").write_text("150000")
+        (tmp_path / "cpu/x/cpu.cfs_period_us").write_text("100000")
+    else:
+        (top / "a/b/memory.high").write_text("950")
+        assert memory_of(groups, tmp_path) == Memory(950, 900, 300, str(top / "a/b/memory.high"))
+        (top / "a/cpu.max").write_text("150000 100000\n")
+        (top / "a/b/cpu.max").write_text("max 100000\n")
+    assert cores_of(groups, tmp_path) == 1.5

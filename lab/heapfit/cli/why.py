@@ -50,7 +50,8 @@ def why(
     stop. A process under heapfit that was started with --control says more of its heap; with the
     option sample, also which call sites hold the free memory that cannot go back.
     """
-    from heapfit.why import grown, largest, read
+    from heapfit.live.processes import largest
+    from heapfit.why import grown, read
     from heapfit.why.findings import findings
 
     if pid is None:
@@ -98,8 +99,7 @@ def _described(reading: Reading, found: list[Finding], growth: list[Growth] | No
         "swapped": reading.swapped,
         "huge": reading.huge,
         "findings": [asdict(each) for each in found],
-        "group": reading.group and asdict(reading.group),
-        "own_limits": reading.own_limits,
+        "limits": [asdict(each) for each in reading.limits],
         "settings": reading.settings,
         "pinners": reading.profile and [described_site(e) for e in reading.profile.pinners()],
         "growth": growth and [{**asdict(each), "gained": each.gained} for each in growth],

@@ -7,7 +7,7 @@ import resource
 import statistics
 import time
 
-from heapfit import catalogue, machine
+from heapfit import catalogue, cgroups, machine
 from heapfit.errors import HeapfitError
 from heapfit.machine import chosen, meminfo, read
 from heapfit.records import Record
@@ -65,11 +65,9 @@ def _cores() -> Finding:
 
 def _quota() -> Finding:
     """Look for a limit on processor time, which stops a program in the middle of a trial."""
-    limit = read("/sys/fs/cgroup/cpu.max")
-    quota, _, period = (limit or "max").partition(" ")
-    if quota == "max":
+    share = cgroups.cores_of(cgroups.own_groups())
+    if share is None:
         return Finding(topic="cpu quota", state="none")
-    share = int(quota) / int(period)
     advice = "the container is stopped when it has used its share: run without a cpu limit"
     return Finding(topic="cpu quota", state=f"{share:.1f} cores", advice=advice)
 
@@ -161,12 +159,11 @@ def _address_space() -> Finding:
 
 
 def _container() -> Finding:
-    limit = read("/sys/fs/cgroup/memory.max")
-    if limit is None or limit == "max":
+    memory = cgroups.memory_of(cgroups.own_groups())
+    if memory is None:
         return Finding(topic="memory limit", state="none")
-    size = int(limit)
-    advice = "close to it the kernel reclaims during a trial" if size < _GIB else ""
-    return Finding(topic="memory limit", state=f"{size / _GIB:.1f} GiB", advice=advice)
+    advice = "close to it the kernel reclaims during a trial" if memory.limit < _GIB else ""
+    return Finding(topic="memory limit", state=f"{memory.limit / _GIB:.1f} GiB", advice=advice)
 
 
 # -------------------------------------------------------------------- kernel

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import pwd
 import re
 import shlex
 import shutil
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from heapfit import options
@@ -93,6 +95,18 @@ def present(pid: int) -> Process:
     if process is None:
         raise Gone(f"there is no process {pid}; heapfit top shows which can be watched")
     return process
+
+
+def largest(number: int) -> list[tuple[Process, int]]:
+    """Return the processes with the most resident memory, with that in bytes, but for this one."""
+    sizes = []
+    for entry in _PROC.iterdir():
+        if entry.name.isdecimal() and entry.name != str(os.getpid()):
+            pages = read_file(int(entry.name), "statm").split()
+            if len(pages) > 1 and pages[1] != b"0":
+                sizes.append((int(pages[1]) * mmap.PAGESIZE, int(entry.name)))
+    ranked = ((find(pid), resident) for resident, pid in sorted(sizes, reverse=True))
+    return list(islice(((each, size) for each, size in ranked if each is not None), number))
 
 
 def listening() -> list[Process]:

@@ -2,11 +2,11 @@
 
 It reads /proc and, where heapfit in the process listens, asks that about the heap. Nothing is
 loaded into the process, and it does not stand still. `maps` reads its mappings, `program` says what
-runs in it, `causes` puts each mapping under a cause, `limits` reads what it may have, and
-`findings` says what that means and what to do next.
+runs in it, `causes` puts each mapping under a cause, and `findings` says what that means and what
+to do next.
 """
 
 from heapfit.why.findings import Finding
-from heapfit.why.reading import Growth, Reading, grown, largest, read
+from heapfit.why.reading import Growth, Reading, grown, read
 
-__all__ = ["Finding", "Growth", "Reading", "grown", "largest", "read"]
+__all__ = ["Finding", "Growth", "Reading", "grown", "read"]

@@ -31,26 +31,19 @@ class Cause:
     key: str
     likely: bool  # by its place; else the kernel says so
     mappings: list[Mapping] = field(default_factory=list)
+    resident: int = 0
+    anonymous: int = 0
+    lazily_freed: int = 0
+    huge: int = 0
+    swapped: int = 0
 
-    @property
-    def resident(self) -> int:
-        return sum(each.resident for each in self.mappings)
-
-    @property
-    def anonymous(self) -> int:
-        return sum(each.anonymous for each in self.mappings)
-
-    @property
-    def swapped(self) -> int:
-        return sum(each.swapped for each in self.mappings)
-
-    @property
-    def lazily_freed(self) -> int:
-        return sum(each.lazily_freed for each in self.mappings)
-
-    @property
-    def huge(self) -> int:
-        return sum(each.huge for each in self.mappings)
+    def add(self, mapping: Mapping) -> None:
+        self.mappings.append(mapping)
+        self.resident += mapping.resident
+        self.anonymous += mapping.anonymous
+        self.lazily_freed += mapping.lazily_freed
+        self.huge += mapping.huge
+        self.swapped += mapping.swapped
 
     @property
     def arenas(self) -> int:
@@ -76,7 +69,7 @@ def causes(mappings: Sequence[Mapping], place: Place) -> list[Cause]:
     found: dict[str, Cause] = {}
     for mapping, (key, likely) in zip(mappings, _keys(mappings, place), strict=True):
         if mapping.resident or mapping.swapped:
-            found.setdefault(key, Cause(key, likely)).mappings.append(mapping)
+            found.setdefault(key, Cause(key, likely)).add(mapping)
     return sorted(found.values(), key=lambda each: -(each.resident + each.swapped))
 
 

@@ -38,7 +38,7 @@ class Finding:
 
 
 def findings(reading: Reading) -> list[Finding]:
-    """Return a finding for each cause, the largest first. What the container has comes before them,
+    """Return a finding for each cause, the largest first. Limits that are near come before them,
     what is true of the whole process after them.
 
     Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
@@ -58,7 +58,7 @@ def findings(reading: Reading) -> list[Finding]:
         found.append(_of_cause(cause, reading, elsewhere))
     found += _across(reading, int(part * reading.huge), free)
     ranked = sorted(found, key=lambda each: -each.size)
-    return [*_of_container(reading), *ranked, *_of_all(reading)]
+    return [*_of_limits(reading), *ranked, *_of_all(reading)]
 
 
 def _of_cause(cause: Cause, reading: Reading, elsewhere: int) -> Finding:
@@ -335,19 +335,27 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
     )
 
 
-def _of_container(reading: Reading) -> Iterator[Finding]:
-    group = reading.group
-    if group is None or group.used < _NEAR_LIMIT * group.limit:
-        return
-    without = max(group.used - group.file, 0)
-    cached = group.file > reading.resident
-    yield Finding(
-        "cache" if cached else "limit",
-        "page cache of the container" if cached else "of the container's limit",
-        group.file if cached else group.used,
-        f"The control group uses {size_text(group.used)} of the {size_text(group.limit)} that it "
-        f"may: {size_text(group.file)} of it is page cache, which goes before anything is killed, "
-        f"and {size_text(without)} is not.",
-        evidence=[f"{group.limit_file}: {group.limit}"],
-        of_all=True,
-    )
+def _of_limits(reading: Reading) -> Iterator[Finding]:
+    for near in (each for each in reading.limits if each.used >= _NEAR_LIMIT * each.limit):
+        of_group = "/limits: " not in near.file
+        cached = near.cache > reading.resident
+        used = f"{size_text(near.used)} of the {size_text(near.limit)}"
+        if not of_group:
+            title = f"of the limit on {near.file.partition(': Max ')[2]}"
+            sentence = f"The process has {used} that its own limit allows: beyond it malloc fails."
+        else:
+            title = "page cache of the container" if cached else "of the container's limit"
+            beyond = "slows it down" if near.file.endswith(".high") else "ends a process of it"
+            sentence = (
+                f"The control group uses {used} that it may; beyond that, the kernel {beyond}. "
+                f"{size_text(near.cache)} of it is page cache, which is taken back before, and "
+                f"{size_text(max(near.used - near.cache, 0))} is not."
+            )
+        yield Finding(
+            "cache" if cached else "limit",
+            title,
+            near.cache if cached else near.used,
+            sentence,
+            evidence=[f"{near.file}: {near.limit}"],
+            of_all=True,
+        )

@@ -1,10 +1,10 @@
-"""What runs in a process: its allocator, and the runtime that keeps its objects."""
+"""Which allocator a process has."""
 
 from __future__ import annotations
 
 import mmap
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,35 +95,3 @@ def _version(name: str, library: Path) -> str:
     except OSError:
         return ""
     return found[1].decode() if found else ""
-
-
-# By the program's name, or that of a library that it has.
-_RUNTIMES = {
-    "java": r"libjvm\.so",
-    "node": r"node(js)?|chrome|chromium|electron",
-    "python": r"(python|pypy)[0-9.]*|libpython[0-9.]+\.so.*",
-    "ruby": r"ruby[0-9.]*|libruby[\w.-]*\.so.*",
-    "php": r"php(-fpm|-cgi)?[0-9.]*",
-}
-_GO = b"\xff Go buildinf:"
-_GO_SEARCHED = 64 << 20
-
-
-def runtime_of(files: Iterable[str], exe: str, folder: Path) -> str | None:
-    """Return which runtime keeps the program's objects in memory of its own."""
-    names = [Path(each.removesuffix(_DELETED)).name for each in (exe, *files)]
-    for runtime, pattern in _RUNTIMES.items():
-        if any(re.fullmatch(pattern, each) for each in names):
-            return runtime
-    return "go" if _is_go(folder / "exe") else None
-
-
-def _is_go(program: Path) -> bool:
-    try:
-        with (
-            program.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            return data.find(_GO, 0, _GO_SEARCHED) >= 0
-    except (OSError, ValueError):
-        return False

@@ -1,37 +1,27 @@
-"""One look at a process through /proc, two looks compared, and which processes are the largest."""
+"""One look at a process through /proc, and two looks compared."""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from heapfit import cgroups
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, find, present
+from heapfit.interpreters import runtime_of
+from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, present
 from heapfit.live.processes import plain, read_file, status_of, words
-from heapfit.trial.tree import PAGE_SIZE
-from heapfit.why import contents, limits, program
+from heapfit.machine import settings_in
+from heapfit.why import contents, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
 
 _PROC = Path("/proc")
 _KIB = 1024
 _VERY_MANY = 100_000  # mappings: some two seconds
-# Of the environment, what changes how memory is allocated; nothing else of it is told.
-_SETTINGS = (
-    "GLIBC_TUNABLES",
-    "GOGC",
-    "GOMEMLIMIT",
-    "HEAPFIT_OPTIONS",
-    "LD_PRELOAD",
-    "MALLOC_ARENA_MAX",
-    "MALLOC_CONF",
-    "NODE_OPTIONS",
-    "PYTHONMALLOC",
-    "USE_ZEND_ALLOC",
-)
 
 
 @dataclass(frozen=True)
@@ -52,8 +42,7 @@ class Reading:
     causes: list[Cause]
     huge_untouched: float | None  # the part of huge pages that is zeros; None: not known
     free: int  # of glibc's main heap, at least
-    group: limits.Group | None
-    own_limits: dict[str, int]
+    limits: list[cgroups.Memory]  # of its control groups, and its own
     settings: dict[str, str]  # of its environment
     # Of its heap, where heapfit serves it and may be asked.
     ledger: Ledger | None
@@ -81,7 +70,8 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
     allocator = program.allocator_of(files, exe, folder)
     name = allocator.name if allocator else ""
-    runtime = program.runtime_of(files, exe, folder)
+    runtime = runtime_of(folder / "exe", [exe, *files])
+    groups, environment = _lines(pid, "cgroup"), words(read_file(pid, "environ"))
     ledger, profile = _heap(pid) if name == "heapfit" else (None, None)
     place = Place(name, runtime, _stack_pointers(pid), told=ledger is not None)
     found = causes(mappings, place) if mappings is not None else _by_kind(status)
@@ -91,7 +81,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         allocator=allocator,
         runtime=runtime,
         threads=int(status.get("Threads", "1")),
-        cores=_cores(pid),
+        cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
         proportional=sum(each.proportional for each in mappings or ()),
@@ -101,9 +91,8 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
         free=contents.free_in_glibc(folder, heap) if name == "glibc" else 0,
-        group=limits.group_of(_lines(pid, "cgroup")),
-        own_limits=limits.own_limits(_lines(pid, "limits")),
-        settings=_settings(pid),
+        limits=[*_limits(pid, groups, status)],
+        settings=settings_in(dict(each.partition("=")[::2] for each in environment)),
         ledger=ledger,
         profile=profile,
     )
@@ -151,11 +140,10 @@ _KINDS = (("RssAnon", "anonymous"), ("RssFile", "files"), ("RssShmem", "shared")
 
 def _by_kind(status: dict[str, str]) -> list[Cause]:
     swapped = {"RssAnon": _kib(status, "VmSwap")}
-    found = [
-        Cause(key, False, [Mapping(0, 0, "", 0, 0, name, size, swapped=swapped.get(name, 0))])
-        for name, key in _KINDS
-        if (size := _kib(status, name))
-    ]
+    found = [Cause(key, False) for _, key in _KINDS]
+    for cause, (name, _) in zip(found, _KINDS, strict=True):
+        size = _kib(status, name)
+        cause.add(Mapping(0, 0, "", 0, 0, name, size, swapped=swapped.get(name, 0)))
     return sorted(found, key=lambda each: -each.resident)
 
 
@@ -184,16 +172,29 @@ def _link(file: Path) -> str:
         return ""
 
 
-def _cores(pid: int) -> int:
+def _cores(pid: int, groups: list[str]) -> int:
+    """Return how many processors' time a process may use, rounded up."""
     try:
-        return len(os.sched_getaffinity(pid))
-    except OSError:
-        return os.cpu_count() or 1
+        allowed = len(os.sched_getaffinity(pid))
+    except OSError:  # It has ended.
+        allowed = os.cpu_count() or 1
+    return min(allowed, math.ceil(cgroups.cores_of(groups) or allowed))
 
 
-def _settings(pid: int) -> dict[str, str]:
-    pairs = (word.partition("=") for word in words(read_file(pid, "environ")))
-    return {name: value for name, _, value in pairs if name in _SETTINGS}
+# A limit of the process itself, and the field of its status that it is for.
+_OWN_LIMITS = {"Max address space": "VmSize", "Max data size": "VmData"}
+
+
+def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgroups.Memory]:
+    if (of_group := cgroups.memory_of(groups)) is not None:
+        yield of_group
+    for line in _lines(pid, "limits"):
+        for name, field in _OWN_LIMITS.items():
+            soft = line.removeprefix(name).split()[0]
+            if line.startswith(name) and soft.isdecimal():
+                yield cgroups.Memory(
+                    int(soft), _kib(status, field), 0, f"/proc/{pid}/limits: {name}"
+                )
 
 
 def _stack_pointers(pid: int) -> list[int]:
@@ -228,22 +229,3 @@ def grown(before: Reading, after: Reading) -> list[Growth]:
     new = {each.key: each.resident for each in after.causes}
     found = [Growth(key, old.get(key, 0), new.get(key, 0)) for key in {**new, **old}]
     return sorted(found, key=lambda each: -each.gained)
-
-
-def largest(number: int) -> list[tuple[Process, int]]:
-    """Return the processes with the most resident memory, with that in bytes."""
-    sizes = []
-    for entry in _PROC.iterdir():
-        if not entry.name.isdecimal():
-            continue
-        pages = read_file(int(entry.name), "statm").split()
-        if len(pages) > 1 and pages[1] != b"0":
-            sizes.append((int(pages[1]) * PAGE_SIZE, int(entry.name)))
-    found: list[tuple[Process, int]] = []
-    for resident, pid in sorted(sizes, reverse=True):
-        process = find(pid)
-        if process is not None and pid != os.getpid():
-            found.append((process, resident))
-        if len(found) == number:
-            break
-    return found
