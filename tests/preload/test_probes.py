@@ -121,3 +121,24 @@ def test_a_listener_hears_of_sampled_objects_and_of_their_end(tmp_path: Path) ->
 @pytest.mark.full
 def test_without_sampling_a_listener_hears_nothing(tmp_path: Path) -> None:
     assert heard(tmp_path, "sample:0") == ([], [])
+
+
+@pytest.mark.full
+def test_an_ebpf_program_hears_of_sampled_objects(tmp_path: Path) -> None:
+    endless = PROGRAM.replace("round < 3", "round >= 0")
+    command = ["gcc", "-fno-builtin", "-x", "c", "-", "-o", tmp_path / "program"]
+    subprocess.run(command, input=endless, text=True, check=True)
+    settings = {"LD_PRELOAD": str(paths.library()), "HEAPFIT_OPTIONS": f"sample:{MEAN}"}
+    probe = f"usdt:{paths.library()}:otel_memory:"
+    script = f'{probe}alloc {{ printf("%d %d\\n", arg1, arg2); }} '
+    script += f"{probe}free {{ @freed++; if (@freed == 100) {{ exit(); }} }}"
+    with subprocess.Popen([tmp_path / "program"], env=settings) as program:
+        listen = ["bpftrace", "-p", str(program.pid), "-e", script]
+        listened = subprocess.run(listen, capture_output=True, text=True, timeout=500, check=True)
+        program.kill()
+    heard_of = re.findall(r"^(\d+) (\d+)$", listened.stdout, re.MULTILINE)
+    assert len(heard_of) > 50
+    for size, weighted in heard_of:
+        assert int(weighted) == pytest.approx(
+            int(size) / -expm1(-int(size) / MEAN), rel=1e-5, abs=1
+        )
