@@ -41,15 +41,20 @@ class Neighbours
         for (int i = 0; i < 64; i++) all_.push_back(make(size));
         std::sort(all_.begin(), all_.end());
     }
-    // Another one lives in its page where pages have room for two, so that the page stays. It is no span's first.
+    // The block before it is in use: one that was never handed out has no canary. It lives in the same page where pages have
+    // room for two, so that the page stays.
     char *one() const
     {
-        auto page = [](const char *object) { return reinterpret_cast<uintptr_t>(object) / 4096; };
-        auto in_one_page = [page](const char *object, const char *next) { return page(object) == page(next); };
-        auto found = std::adjacent_find(all_.begin(), all_.end(), in_one_page);
-        if (found != all_.end()) return found[1];
-        auto is_no_first = [](const char *object) { return reinterpret_cast<uintptr_t>(object) % 65536 != 0; };
-        return *std::find_if(all_.begin() + all_.size() / 2, all_.end(), is_no_first);
+        size_t block_size = malloc_usable_size(all_.front()) + 8;
+        auto is_next = [block_size](uintptr_t unit) {
+            return [=](const char *before, const char *object) {
+                auto first = reinterpret_cast<uintptr_t>(before), second = reinterpret_cast<uintptr_t>(object);
+                return second == first + block_size && first / unit == second / unit;
+            };
+        };
+        auto found = std::adjacent_find(all_.begin(), all_.end(), is_next(4096));
+        if (found == all_.end()) found = std::adjacent_find(all_.begin(), all_.end(), is_next(65536));
+        return found[1];
     }
     void release()
     {
