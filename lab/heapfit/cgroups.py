@@ -31,7 +31,7 @@ def memory_of(groups: Iterable[str], top: Path = _TOP) -> Memory | None:
     """Return the limit that is nearest, of these groups (lines of /proc/PID/cgroup) and those above
     them; None where there is none."""
     found = [limit for folder in _folders(groups, "memory", top) for limit in _memory(folder)]
-    return min(found, key=lambda each: each.limit - each.used, default=None)
+    return max(found, key=lambda each: each.used / max(each.limit, 1), default=None)
 
 
 def cores_of(groups: Iterable[str], top: Path = _TOP) -> float | None:
@@ -49,7 +49,7 @@ def cores_of(groups: Iterable[str], top: Path = _TOP) -> float | None:
 def _folders(groups: Iterable[str], controller: str, top: Path) -> Iterator[Path]:
     """Yield the folder of each group that may have the controller, and those above it."""
     for line in groups:
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
             continue
         root = top / controller if controllers else top

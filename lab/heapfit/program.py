@@ -21,9 +21,10 @@ from heapfit.text import visible
 
 _MAGIC = b"\x7fELF\x02\x01"  # 64 bits, little-endian
 _HEADER = struct.Struct("<32xQQ6xHHHH2x")  # e_phoff, e_shoff, sizes and counts
-_SEGMENT = struct.Struct("<I4xQ16xQ16x")  # p_type, p_offset, p_filesz
+_SEGMENT = struct.Struct("<I4xQ16xQQ8x")  # p_type, p_offset, p_filesz, p_memsz
 _SECTION = struct.Struct("<4xI16xQQI12x8x")  # sh_type, sh_offset, sh_size, sh_link
 _SYMBOL = struct.Struct("<I2xH16x")  # st_name, st_shndx
+_LOADED = 1  # PT_LOAD
 _LOADER_SEGMENT = 3  # PT_INTERP
 _DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
 _UNDEFINED = 0  # SHN_UNDEF
@@ -40,6 +41,7 @@ class Elf:
 
     loader: Path | None
     has_malloc: bool  # for others, too
+    zeros: int  # bytes of variables that are not in the file (.bss)
 
 
 def read(path: Path) -> Elf | None:
@@ -62,11 +64,16 @@ def _read(file: BinaryIO) -> Elf | None:
     segment_size, segment_count, section_size, section_count = sizes
     segments = _part(file, segments_at, segment_size * segment_count)
     sections = _part(file, sections_at, section_size * section_count)
-    return Elf(_loader(file, segments), _has_malloc(file, sections))
+    zeros = sum(
+        max(in_memory - in_file, 0)
+        for kind, _, in_file, in_memory in _SEGMENT.iter_unpack(segments)
+        if kind == _LOADED
+    )
+    return Elf(_loader(file, segments), _has_malloc(file, sections), zeros)
 
 
 def _loader(file: BinaryIO, segments: bytes) -> Path | None:
-    for kind, offset, size in _SEGMENT.iter_unpack(segments):
+    for kind, offset, size, _ in _SEGMENT.iter_unpack(segments):
         if kind == _LOADER_SEGMENT:
             return Path(_part(file, offset, size).rstrip(b"\0").decode())
     return None

@@ -1,6 +1,6 @@
 """Data sets of published analyses, and their figures in the order of the design's cells.
 
-From R's package `datasets` (public; help pages `warpbreaks`, `npk`, `ToothGrowth`, `InsectSprays`,
+From R's package `datasets` (public; help pages `warpbreaks`, `npk`, `ToothGrowth`,
 `PlantGrowth`), from G. E. P. Box and D. R. Cox (1964), and from the Statistical Reference Datasets
 of the National Institute of Standards and Technology (StRD, analysis of variance).
 """
@@ -16,16 +16,6 @@ WARPBREAKS = [
     *(27, 14, 29, 19, 29, 31, 41, 20, 44),
     *(42, 26, 19, 16, 39, 28, 21, 39, 29),
     *(20, 21, 24, 17, 13, 15, 15, 16, 28),
-]
-
-
-INSECT_SPRAYS = [
-    *(10, 7, 20, 14, 14, 12, 10, 23, 17, 20, 14, 13),
-    *(11, 17, 21, 11, 16, 14, 17, 17, 19, 21, 7, 13),
-    *(0, 1, 7, 2, 3, 1, 2, 1, 3, 0, 1, 4),
-    *(3, 5, 12, 6, 4, 3, 5, 5, 5, 5, 2, 4),
-    *(3, 5, 3, 5, 3, 6, 1, 1, 3, 2, 6, 4),
-    *(11, 9, 15, 22, 15, 16, 13, 10, 26, 26, 24, 13),
 ]
 
 

@@ -37,14 +37,3 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     )
     assert json.loads(fixed.stdout)["server"]["ready"] == "tcp:80"
     assert json.loads(fixed.stdout)["run"]["command"][-1] == "http://127.0.0.1:80/"
-
-
-def test_installing_makes_a_workload_ready(run_heapfit: Heapfit, empty_home: Path) -> None:
-    install = ("workloads", "install", "xml-transform")
-    empty = {"HEAPFIT_HOME": str(empty_home)}
-    result = run_heapfit(*install, environment=empty)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout == "xml-transform: ready\n"
-    [described] = json.loads(run_heapfit(*install, "--json", environment=empty).stdout)
-    assert described["missing"] == []
-    assert described["prepared"] is True

@@ -20,11 +20,12 @@ from heapfit.errors import HeapfitError
 from heapfit.live import pinners
 from heapfit.live.profile import profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
-from heapfit.why import grown, read
-from heapfit.why.causes import Place, causes
-from heapfit.why.findings import findings
+from heapfit.why import findings, grown, read
+from heapfit.why.causes import Cause, Place, causes
+from heapfit.why.contents import Glibc
 from heapfit.why.maps import parse
 from heapfit.why.program import Allocator, allocator_of
+from heapfit.why.reading import changed
 
 SOURCE = Path(__file__).parent / "why_program.c"
 PLANTED = Path(__file__).parents[2] / "benchmarks/why"
@@ -63,14 +64,24 @@ def test_what_holds_the_memory_comes_first(program: Path, kind: str, tmp_path: P
     assert sum(each.size for each in (first, *others) if not each.of_all) == reading.resident
 
 
-@pytest.mark.parametrize(("name", "cause"), [("leak", "malloc"), ("pinned", "free")])
-def test_free_blocks_of_glibc_are_told_from_a_leak(tmp_path: Path, name: str, cause: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "cause", "command"),
+    [
+        ("leak", "malloc", "heapfit record"),
+        ("pinned", "free", "gdb"),
+        ("arenas", "arenas", "MALLOC"),
+    ],
+)
+def test_free_blocks_of_glibc_are_told_from_a_leak(
+    tmp_path: Path, name: str, cause: str, command: str
+) -> None:
     subprocess.run(["gcc", "-O1", PLANTED / f"{name}.c", "-o", tmp_path / name], check=True)
     with running(tmp_path / name) as started:
         reading = read(started.pid)
     [first, *_] = findings(reading)
     assert first.cause == cause
     assert first.size > 0.8 * reading.resident
+    assert first.commands[0].startswith(command)
 
 
 def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
@@ -80,11 +91,45 @@ def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
     assert findings(replace(reading, limits=[full]))[0].cause == "limit"
     [first, *_] = findings(replace(reading, limits=[replace(full, cache=9 << 30)]))
     assert (first.cause, first.size) == ("cache", 9 << 30)
-    [first, *_] = findings(replace(reading, causes=[], lazily_freed=60 << 20, limits=[]))
-    assert (first.cause, first.size) == ("lazily_freed", 60 << 20)
+
+
+def test_no_byte_is_counted_for_two_causes(program: Path) -> None:
+    """Of a heap in huge pages that is free and clear both were told."""
+    with running(program, "mapped") as started:
+        reading = read(started.pid)
+    heap = Cause("malloc", likely=False)
+    heap.add(next(parse([b"1000000-5000000 rw-p 0 00:00 0 [heap]", b"Rss: 65536 kB"])))
+    heap.huge = heap.lazily_freed = reading_size = 64 << 20
+    both = replace(
+        reading,
+        causes=[heap],
+        resident=reading_size,
+        huge=reading_size,
+        huge_untouched=1.0,
+        lazily_freed=20 << 20,
+        limits=[],
+        glibc=Glibc(free=30 << 20),
+    )
+    found = {each.cause: each.size for each in findings(both) if not each.of_all}
+    assert sum(found.values()) == reading_size
+    assert found["free"] == 30 << 20
+
+
+def test_who_cannot_be_recorded_is_not_told_to(program: Path) -> None:
+    with running(program, "malloc") as started:
+        reading = read(started.pid)
+    assert reading.recordable
+    [first, *_] = findings(replace(reading, recordable=False))
+    assert first.sentence.endswith("and cannot be recorded.")
+    assert not first.commands
 
 
 GUARD = b"10000000-10001000 ---p 0 00:00 0"
+DATA, HEAP = b"13fff000-14000000 rw-p 0 08:01 7 /a.so", b"14000000-18000000 rw-p 0 00:00 0"
+
+
+def never(_: int) -> bool:
+    return False
 
 
 @pytest.mark.parametrize(
@@ -95,6 +140,27 @@ GUARD = b"10000000-10001000 ---p 0 00:00 0"
         (Place("glibc", None, []), [GUARD, b"10001000-10100000 rw-p 0 00:00 0"], "stacks"),
         (Place("heapfit", None, []), [GUARD, b"10001000-10100000 rw-p 0 00:00 0"], "heapfit"),
         (Place("glibc", None, []), [b"10000000-10010000 rw-s 0 08:01 7 /a/[heap]"], "files"),
+        (
+            Place("glibc", None, [], tmpfs=["00:1c"]),
+            [b"10000-20000 rw-s 0 00:1c 7 /tmp/a"],
+            "shared",
+        ),
+        (
+            Place("glibc", None, [], threads=1),
+            [GUARD, b"10001000-20000000 rw-p 0 00:00 0"],
+            "mapped",
+        ),
+        (Place("glibc", "java", [], is_arena=never), [b"14000000-1c000000 rw-p 0 00:00 0"], "java"),
+        # A heap that is full leaves less than a guard below the next.
+        (Place("glibc", None, []), [b"13ff0000-14000000 ---p 0 00:00 0", HEAP], "arenas"),
+        # The kernel has made one mapping of a library's variables and a large block.
+        (Place("glibc", None, [], variables=lambda _: 4096), [DATA, HEAP], "arenas"),
+        (
+            Place("glibc", None, [], variables=lambda _: 4096, is_arena=never),
+            [DATA, HEAP],
+            "mapped",
+        ),
+        (Place("glibc", None, [], is_arena=never), [DATA, HEAP], "variables"),
     ],
 )
 def test_the_place_of_a_mapping_tells(place: Place, lines: list[bytes], cause: str) -> None:
@@ -104,8 +170,13 @@ def test_the_place_of_a_mapping_tells(place: Place, lines: list[bytes], cause: s
 
 def test_what_an_upgrade_has_replaced_is_known_by_its_name(tmp_path: Path) -> None:
     library = "/lib/libjemalloc.so.2 (deleted)"
-    found = allocator_of([library, "/lib/libc.so.6 (deleted)"], "", tmp_path)
-    assert found == Allocator("jemalloc", library)
+    both = [library, "/lib/libmimalloc.so.2.0", "/lib/libc.so.6 (deleted)"]
+    assert allocator_of(both, "", tmp_path) == Allocator("jemalloc", library)
+    found = allocator_of(both, "", tmp_path, "/x.so:libmimalloc.so.2")  # preloaded over it
+    assert found == Allocator("mimalloc", "/lib/libmimalloc.so.2.0")
+    found = allocator_of(["/lib/x86_64-linux-musl/libc.so"], "", tmp_path)
+    assert found is not None
+    assert found.name == "musl"
 
 
 def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
@@ -116,10 +187,12 @@ def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
     assert reading.allocator.name == "glibc"
     assert reading.allocator.version.startswith("2.")
     assert "9 threads" in arenas.sentence
-    assert "MALLOC_ARENA_MAX is 16" in arenas.sentence
+    assert "8 arenas, in 8 heaps" in arenas.sentence
+    assert "limited to 16" in arenas.sentence
     with running(program, "malloc", LD_PRELOAD=str(library)) as started:
         [heap, *_] = findings(read(started.pid))
     assert (heap.cause, heap.title) == ("heapfit", "heapfit's heap")
+    assert "runs under heapfit without control:on" in heap.sentence
 
 
 def test_the_call_site_that_pins_most_is_named_first(
@@ -190,7 +263,9 @@ def test_what_grows_between_two_looks_comes_first(program: Path) -> None:
         while grown(before, after := read(started.pid))[0].gained < 60 << 20:
             pass
     [first, *_] = grown(before, after)
-    assert first.key == "malloc"
+    assert (first.key, first.title) == ("malloc", "malloc's main heap")
+    assert not changed(before, after)
+    assert changed(before, replace(after, exe="/usr/bin/other"))
 
 
 def test_the_command_says_it_in_words_and_in_json(program: Path, run_heapfit: Heapfit) -> None:
@@ -199,7 +274,7 @@ def test_the_command_says_it_in_words_and_in_json(program: Path, run_heapfit: He
         told = run_heapfit("why", str(started.pid), "--json")
     assert said.returncode == told.returncode == 0, said.stderr
     assert "glibc's arenas of threads" in said.stdout
-    assert "→ MALLOC_ARENA_MAX=2" in said.stdout
+    assert "→ heapfit record" in said.stdout  # all of it lives
     found = json.loads(told.stdout)
     assert found["findings"][0]["cause"] == "arenas"
     assert found["findings"][0]["evidence"]
@@ -231,11 +306,13 @@ def test_of_somebody_elses_process_is_told_what_may_be_read(program: Path) -> No
     assert first.commands == [f"sudo heapfit why {other}"]
 
 
-def test_what_is_no_process_any_more_is_said() -> None:
+def test_what_is_no_process_any_more_is_said(program: Path) -> None:
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         with pytest.raises(HeapfitError, match=f"has ended .*process {os.getpid()}, waits"):
             read(ended.pid)
+    with running(program, "leaderless") as started:  # its first thread has ended
+        assert read(started.pid).resident > 60 << 20
     waits = threading.Event()
     (thread := threading.Thread(target=waits.wait)).start()
     with pytest.raises(HeapfitError, match=f"is a thread; .*heapfit why {os.getpid()}"):
@@ -245,9 +322,10 @@ def test_what_is_no_process_any_more_is_said() -> None:
 
 def test_hostile_names_are_names() -> None:
     lines = [b"1000-2000 rw-p 00000000 00:00 7 /a b\\n: Rss: 9 kB (deleted)\n", b"Rss: 4 kB\n"]
-    [mapping] = parse(lines)
+    [mapping] = parse([*lines, b"Private_Hugetlb: 8 kB\n", b"Shared_Hugetlb: 4 kB\n"])
     assert mapping.path == "/a b\\n: Rss: 9 kB (deleted)"
-    assert mapping.resident == 4096
+    assert mapping.resident == 4096 + 12288
+    assert memory_of(["5:memory:/a", "b"], Path("/none")) is None
 
 
 def test_a_limit_of_its_own_that_is_near_comes_first(program: Path) -> None:

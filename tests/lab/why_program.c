@@ -89,6 +89,25 @@ static void huge_pages(void)
     for (int i = 0; i < SIZE; i += HUGE) memory[i + MIB] = 1;
 }
 
+static void *goes_on(void *first)
+{
+    pthread_join(*(pthread_t *)first, NULL);
+    blocks(SIZE);
+    puts("there");
+    fflush(stdout);
+    getchar();
+    exit(0);
+}
+
+/* The first thread of the process ends, and another goes on. */
+static void leave(void)
+{
+    static pthread_t first, other;
+    first = pthread_self();
+    pthread_create(&other, NULL, goes_on, &first);
+    pthread_exit(NULL);
+}
+
 int main(int count, char **arguments)
 {
     const char *kind = arguments[1];
@@ -103,6 +122,7 @@ int main(int count, char **arguments)
     if (strcmp(kind, "jit") == 0) mapping(-1, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS);
     if (strcmp(kind, "huge_pages") == 0) huge_pages();
     if (strcmp(kind, "pinned") == 0) pinned();
+    if (strcmp(kind, "leaderless") == 0) leave();
     puts("there");
     fflush(stdout);
     for (int i = 0; getchar() != EOF; i++) blocks(SIZE);

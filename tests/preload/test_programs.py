@@ -64,7 +64,6 @@ PROGRAMS = [
     Program("perl", ["perl", "{programs}/text.pl"], {"perl"}, ["perl"]),
     Program("node", ["node", "{programs}/work.js"], {"node"}, ["nodejs"]),
     Program("java", ["java", "{programs}/Work.java"], {"java"}, ["openjdk-17-jdk-headless"]),
-    Program("ruby", ["ruby", "{programs}/objects.rb"], {"ruby"}, ["ruby"]),
     Program(
         name="php",
         command=["php", "-n", "{programs}/page.php"],

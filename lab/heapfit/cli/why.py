@@ -12,12 +12,12 @@ from rich.text import Text
 from heapfit.cli.arguments import AsJson, process_number, time_span
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import print_json, results, say, table
+from heapfit.errors import HeapfitError
 from heapfit.text import capitalised, counted, part_of, size, visible
 
 if TYPE_CHECKING:
     from heapfit.live import Process
-    from heapfit.why.findings import Finding
-    from heapfit.why.reading import Growth, Reading
+    from heapfit.why import Finding, Growth, Reading
 
 app = new_app()
 
@@ -26,6 +26,7 @@ _LISTED = 15
 _SHOWN = 0.02
 _TOLD = 0.1
 _MOST_GROWN = 5
+_LEAST_GROWN = 64 << 10  # bytes: to be asked takes some
 _LONGEST = 100  # of a command line
 
 
@@ -51,8 +52,8 @@ def why(
     option sample, also which call sites hold the free memory that cannot go back.
     """
     from heapfit.live.processes import largest
-    from heapfit.why import grown, read
-    from heapfit.why.findings import findings
+    from heapfit.why import findings, grown, read
+    from heapfit.why.reading import changed
 
     if pid is None:
         _list(largest(_LISTED), as_json)
@@ -65,6 +66,8 @@ def why(
         say(f"looking again in {wait_s:g} s")
         time.sleep(wait_s)
         before, reading = reading, read(number)
+        if changed(before, reading):
+            raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
     found = findings(reading)
     if as_json:
@@ -115,9 +118,8 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
         f"allocator: {allocator}; {runtime}{counted(reading.threads, 'thread')} on "
         f"{counted(reading.cores, 'core')}"
     )
-    titles = {each.cause: each.title for each in found}
     if growth is not None:
-        _show_growth(growth, titles)
+        _show_growth(growth)
     least = 0.0 if every else _SHOWN * reading.resident
     rows = table("resident", "of all", "what it is", right=["resident", "of all"])
     for each in found:
@@ -133,14 +135,13 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
             _tell(each, every)
 
 
-def _show_growth(growth: list[Growth], titles: dict[str, str]) -> None:
-    grown = [each for each in growth if each.gained > 0]
+def _show_growth(growth: list[Growth]) -> None:
+    grown = [each for each in growth if each.gained >= _LEAST_GROWN]
     if not grown:
         _print("Nothing has grown meanwhile.", "bold")
     for each in grown[:_MOST_GROWN]:
         _print(
-            f"grown by {size(each.gained)}, from {size(each.before)}: "
-            f"{titles.get(each.key, each.key)}",
+            f"grown by {size(each.gained)}, from {size(each.before)}: {each.title}",
             "bold",
         )
 

@@ -8,6 +8,8 @@ import pwd
 import re
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -71,7 +73,7 @@ def find(pid: int) -> Process | None:
     """Return what is known of a process; None when there is none, or only what is left of it."""
     status = status_of(pid)
     # The number of a thread leads to a folder too.
-    if status is None or status["State"][0] in "ZX" or status["Tgid"] != str(pid):
+    if status is None or status["Tgid"] != str(pid) or living(pid) is None:
         return None
     return Process(
         pid=pid,
@@ -80,6 +82,21 @@ def find(pid: int) -> Process | None:
         name=plain(status["Name"]),
         command=_command(words(read_file(pid, "cmdline"))),
     )
+
+
+def living(pid: int) -> int | None:
+    """Return the number under which /proc tells the memory of a process: that of its first thread,
+    or of another where that has ended before them; None where all have."""
+    for number in (pid, *_threads(pid)):
+        status = status_of(number)
+        if status is not None and status["State"][0] not in "ZX":
+            return number
+    return None
+
+
+def _threads(pid: int) -> Iterator[int]:
+    with suppress(OSError):
+        yield from map(int, os.listdir(_PROC / str(pid) / "task"))
 
 
 def _command(words: list[str]) -> tuple[str, ...]:
@@ -181,7 +198,7 @@ def why_not_recording(pid: int) -> HeapfitError:
     if isinstance(process, HeapfitError):
         return process
     who = f"process {pid} ({process.name})"
-    start = f"heapfit record --later -- {_started_as(process)}"
+    start = f"heapfit record --later -- {started_as(process)}"
     if not any(map(_RECORDER.fullmatch, _libraries(pid))):
         return NotListening(
             f"{who} does not run under the recorder; record it as it is with heapfit record "
@@ -214,10 +231,10 @@ def _start_line(process: Process, environment: dict[str, str], library: str | No
         words = [f"{options.VARIABLE}={shlex.quote(value)}"]
     else:
         words = ["heapfit run --control", *_variant(library), *_settings(given), "--"]
-    return " ".join([*words, _started_as(process)])
+    return " ".join([*words, started_as(process)])
 
 
-def _started_as(process: Process) -> str:
+def started_as(process: Process) -> str:
     """Return the words that started a process, as far as they are known: of one that has changed
     its title, as servers do, the program's file is."""
     words = process.command
@@ -261,7 +278,7 @@ def _libraries(pid: int) -> list[str]:
 
 def status_of(pid: int) -> dict[str, str] | None:
     """Return what /proc/PID/status says, line by line; None of no process."""
-    lines = read_file(pid, "status").decode(errors="replace").splitlines()
+    lines = read_file(pid, "status").decode(errors="replace").split("\n")
     status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
     return status if {"Name", "State", "Tgid", "Uid"} <= status.keys() else None
 

@@ -6,7 +6,7 @@ runs in it, `causes` puts each mapping under a cause, and `findings` says what t
 to do next.
 """
 
-from heapfit.why.findings import Finding
-from heapfit.why.reading import Growth, Reading, grown, read
+from heapfit.why.findings import Finding, Growth, findings, grown
+from heapfit.why.reading import Reading, read
 
-__all__ = ["Finding", "Growth", "Reading", "grown", "read"]
+__all__ = ["Finding", "Growth", "Reading", "findings", "grown", "read"]

@@ -6,7 +6,7 @@ A cause is certain where the kernel names it, likely where the place of a mappin
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from heapfit.why.maps import Mapping
@@ -18,7 +18,8 @@ ARENA = 64 << 20
 # (runtime/malloc.go, heapArenaBytes on 64-bit Linux is a multiple; mheap.go, grow).
 _GO_GROWS = 4 << 20
 
-_OF_LIBC = ("glibc", "musl", "")
+# Allocators whose mappings are not told from the program's own.
+OF_LIBC = ("glibc", "musl", "")
 
 _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
 _KERNELS = ("[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]", "[uprobes]")
@@ -62,6 +63,10 @@ class Place:
     runtime: str | None
     stacks: Collection[int]  # stack pointers of its threads, as far as they may be read
     told: bool = False  # the allocator says what its heap has: that is no matter of mappings
+    threads: int = 2
+    tmpfs: Collection[str] = ()  # devices of file systems in memory
+    variables: Callable[[str], int] = lambda _: 1 << 62  # of a file, behind its data: bytes
+    is_arena: Callable[[int], bool] = lambda _: True  # whether glibc has a heap of an arena there
 
 
 def causes(mappings: Sequence[Mapping], place: Place) -> list[Cause]:
@@ -91,10 +96,12 @@ def _with_neighbours(
 
 def _named(mapping: Mapping, place: Place) -> tuple[str, bool] | None:
     path = mapping.path
+    if mapping.pool:
+        return "hugetlb", False
     if path == "[heap]":
         if place.allocator == "tcmalloc":  # It takes memory from brk(2), too.
             return "tcmalloc", False
-        return "malloc" if place.allocator in _OF_LIBC else "brk", False
+        return "malloc" if place.allocator in OF_LIBC else "brk", False
     if path.startswith("[stack"):
         return "stacks", False
     if path in _KERNELS:
@@ -104,7 +111,7 @@ def _named(mapping: Mapping, place: Place) -> tuple[str, bool] | None:
     if path.startswith("[anon:"):
         return f"named {path[6:-1]}", False
     if path and not path.startswith("["):
-        return "files", False
+        return ("shared" if mapping.device in place.tmpfs else "files"), False
     return None
 
 
@@ -117,28 +124,39 @@ def _anonymous(
 ) -> tuple[str, bool]:
     if mapping.permissions[3] == "s":
         return "shared", False
-    if before is not None and before.path.startswith("/") and before.permissions == "rw-p":
-        return "variables", True  # What a program's file does not hold (.bss) is behind its data.
+    if place.allocator == "glibc" and _is_arena(mapping, after) and place.is_arena(mapping.start):
+        return "arenas", True
+    # What a program's file does not hold (.bss) is behind its data; with what lies above, it may be
+    # one mapping.
+    if (
+        before is not None
+        and before.path.startswith("/")
+        and before.permissions == "rw-p"
+        and mapping.size <= place.variables(before.path)
+    ):
+        return "variables", True
     if "x" in mapping.permissions:
         return "jit", True
     if place.runtime == "go" and mapping.start % _GO_GROWS == mapping.end % _GO_GROWS == 0:
         return "go", True  # Stacks of goroutines are in it.
     if any(mapping.start <= each < mapping.end for each in stacks):
         return "stacks", True
-    if place.allocator != "heapfit" and _is_stack(before, mapping):  # It has guards of its own.
+    # heapfit has guards of its own.
+    if place.allocator != "heapfit" and _is_stack(before, mapping, place.threads):
         return "stacks", True
-    if place.allocator == "glibc" and _is_arena(mapping, after):
-        return "arenas", True
-    if place.runtime is not None:
+    of_libc = place.allocator in OF_LIBC or place.told
+    # Pages of Ruby's objects come from malloc, or lie beside what does.
+    if place.runtime is not None and (of_libc or place.runtime != "ruby"):
         return ("runtime" if place.runtime == "go" else place.runtime), True
-    return ("mapped" if place.allocator in _OF_LIBC or place.told else place.allocator), True
+    return ("mapped" if of_libc else place.allocator), True
 
 
 _GUARDS = range(1 << 12, (1 << 16) + 1)
 _LEAST_STACK = 64 << 10
+_USUAL_STACK = 8 << 20  # glibc keeps those of threads that have ended
 
 
-def _is_stack(before: Mapping | None, mapping: Mapping) -> bool:
+def _is_stack(before: Mapping | None, mapping: Mapping, threads: int) -> bool:
     """Whether a mapping has a guard below it, as the C library gives stacks of threads."""
     return (
         before is not None
@@ -147,6 +165,7 @@ def _is_stack(before: Mapping | None, mapping: Mapping) -> bool:
         and before.size in _GUARDS
         and mapping.permissions.startswith("rw")
         and mapping.size >= _LEAST_STACK
+        and (threads > 1 or mapping.size <= _USUAL_STACK)
     )
 
 

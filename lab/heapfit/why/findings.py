@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from heapfit.live import pinners
+from heapfit.live.processes import started_as
 from heapfit.text import counted, join_words, percent
 from heapfit.text import size as size_text
-from heapfit.why.causes import Cause
+from heapfit.why.causes import OF_LIBC, Cause
 from heapfit.why.maps import Mapping
 from heapfit.why.reading import Reading
 
@@ -19,8 +20,8 @@ from heapfit.why.reading import Reading
 _NOTICED, _OVERSHOOT = 0.1, 0.25
 _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
+_MUCH_FREE = 0.25  # of the arenas
 _MOST_NAMED = 3  # mappings of a cause
-_LONGEST_COMMAND = 80
 
 
 @dataclass(frozen=True)
@@ -48,33 +49,79 @@ def findings(reading: Reading) -> list[Finding]:
     part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
     part = part if part >= _OVERSHOOT and _is_noticed(reading.huge, reading) else 0.0
     lazily = _is_noticed(reading.lazily_freed, reading)
-    free = reading.free if _is_noticed(reading.free, reading) else 0
+    free = reading.glibc.free if _is_noticed(reading.glibc.free, reading) else 0
     heap = reading.ledger.heap_resident if reading.ledger else 0
-    found = [_of_cause(Cause("heapfit", False), reading, -heap)] if heap else []
+    counted_for, found = Counter[str](), []
     for cause in reading.causes:
-        elsewhere = int(part * cause.huge) + lazily * cause.lazily_freed
-        elsewhere += free if cause.key == "malloc" else 0
-        elsewhere += heap if cause.key in (reading.runtime, "mapped") else 0
-        found.append(_of_cause(cause, reading, elsewhere))
-    found += _across(reading, int(part * reading.huge), free)
+        left = cause.resident + cause.swapped
+        for name, size in (
+            ("heapfit", heap if cause.key in (reading.runtime, "mapped") else 0),
+            ("free", free if cause.key == "malloc" else 0),
+            ("lazily_freed", lazily * cause.lazily_freed),
+            ("huge_pages", int(part * cause.huge)),
+        ):
+            size = min(size, left)
+            counted_for[name] += size
+            left -= size
+            heap -= size * (name == "heapfit")
+        found.append(_of_cause(cause, reading, left))
+    if counted_for["heapfit"]:
+        found.append(_of_cause(Cause("heapfit", False), reading, counted_for["heapfit"]))
+    found += _across(reading, counted_for)
     ranked = sorted(found, key=lambda each: -each.size)
     return [*_of_limits(reading), *ranked, *_of_all(reading)]
 
 
-def _of_cause(cause: Cause, reading: Reading, elsewhere: int) -> Finding:
-    """Return what a cause means; `elsewhere` bytes of it are counted for another one."""
-    key, _, name = cause.key.partition(" ")
+@dataclass(frozen=True)
+class Growth:
+    """What one cause has gained between two looks, in bytes; below zero: lost."""
+
+    key: str
+    title: str
+    before: int
+    after: int
+
+    @property
+    def gained(self) -> int:
+        return self.after - self.before
+
+
+def grown(before: Reading, after: Reading) -> list[Growth]:
+    """Return what each cause has gained, what gained most first."""
+    old, new = ({e.cause: e for e in findings(each) if not e.of_all} for each in (before, after))
+    none = Finding("", "", 0, "")
+    found = [
+        Growth(key, each.title, old.get(key, none).size, new.get(key, none).size)
+        for key, each in {**old, **new}.items()
+    ]
+    return sorted(found, key=lambda each: -each.gained)
+
+
+def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
+    """Return what a cause means, of which `size` bytes are not counted for another one."""
+    key, name = ("named", cause.key[6:]) if cause.key.startswith("named ") else (cause.key, "")
     title, says, *listed = _CAUSES.get(key, (f"{key}'s heap", _allocator))
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, reading)
+    if key == reading.runtime and _other_allocator(reading):
+        title = f"{title}, or {_other_allocator(reading)}'s heap"
+    if _RECORD[0] in commands and not reading.recordable:
+        sentence += " This program is linked statically or with musl, and cannot be recorded."
+    own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
         title=f"{title} {name}".strip(),
-        size=max(cause.resident + cause.swapped - elsewhere, 0),
+        size=size,
         sentence=sentence,
         likely=cause.likely,
-        evidence=[_line(each) for each in cause.largest(_MOST_NAMED)],
+        evidence=[_line(each) for each in cause.largest(_MOST_NAMED)] if own else [],
         commands=_filled(commands, reading),
     )
+
+
+def _other_allocator(reading: Reading) -> str | None:
+    """Return the allocator whose mappings cannot be told from those of the process's runtime."""
+    name = reading.allocator.name if reading.allocator else ""
+    return None if reading.ledger is not None or name in OF_LIBC else name
 
 
 def _line(mapping: Mapping) -> str:
@@ -92,57 +139,66 @@ _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o growth.hft",
     "heapfit profile growth.hft",
 ]
+_TRIM = "gdb --batch --pid {pid} --ex 'call (int)malloc_trim(0)'"
 _RECORD_OBJECTS = ["heapfit record --objects -o growth.hft -- {command}", _RECORD[1]]
 
 
 def _filled(texts: list[str], reading: Reading) -> list[str]:
-    """Return texts with the process's number and its command in their places."""
-    words = shlex.join(reading.process.command)
-    command = words if 0 < len(words) <= _LONGEST_COMMAND else "CMD"
+    """Return texts with the process's number and its command in their places. Nothing is loaded
+    into a program that is linked statically, or with musl."""
+    if not reading.recordable:
+        texts = [each for each in texts if each not in (*_RECORD, _TRIM)]
+    command = started_as(reading.process) if texts else ""
     return [each.format(pid=reading.process.pid, command=command) for each in texts]
 
 
 def _arenas(cause: Cause, reading: Reading) -> Said:
     limit = reading.settings.get("MALLOC_ARENA_MAX")
-    by = f"MALLOC_ARENA_MAX is {limit}" if limit else "MALLOC_ARENA_MAX is not set"
-    return (
-        f"{counted(cause.arenas, 'heap')} of 64 MiB of address space each, for "
-        f"{counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; {by}. Each "
-        "arena keeps free memory that no other can use. Two arenas keep less, and threads wait for "
-        "each other more often.",
-        ["MALLOC_ARENA_MAX=2 {command}", "heapfit fit --goal memory -- {command}"],
+    if limit is None and "arena_max" in (tunables := reading.settings.get("GLIBC_TUNABLES", "")):
+        limit = tunables.partition("arena_max=")[2].partition(":")[0]
+    by = f"their number is limited to {limit}" if limit else "MALLOC_ARENA_MAX is not set"
+    heaps = f"{counted(cause.arenas, 'heap')} with address space of 64 MiB"
+    found = reading.glibc
+    what = f"{counted(found.arenas, 'arena')}, in {heaps}" if found.arenas else heaps
+    sentence = (
+        f"{what}, for {counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; "
+        f"{by}."
     )
+    if found.arenas and found.free_in_arenas < _MUCH_FREE * cause.resident:
+        return f"{sentence} Little of it can be seen to be free: record who allocates.", _RECORD
+    if found.free_in_arenas:
+        sentence += f" At least {size_text(found.free_in_arenas)} of it is free."
+    sentence += (
+        " Free memory of an arena is for its threads alone. With two arenas there is less of it, "
+        "and threads wait for each other more often."
+    )
+    fewer = [] if limit else ["MALLOC_ARENA_MAX=2 {command}"]
+    return sentence, [*fewer, "heapfit fit --goal memory -- {command}", *_RECORD]
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
     if reading.ledger is not None:
         return "Mappings that the program makes itself, apart from malloc.", []
+    glibc = reading.allocator is not None and reading.allocator.name == "glibc"
+    blocks = "large blocks (128 KiB and more)" if glibc else "memory"
     return (
-        "Anonymous mappings: malloc's large blocks (128 KiB and more), or what the program maps "
-        "itself. Record who allocates; what a recording does not have is the program's own.",
+        f"Anonymous mappings: malloc's {blocks}, or what the program maps itself. Record who "
+        "allocates; what a recording does not have is the program's own.",
         _RECORD,
     )
 
 
 def _allocator(cause: Cause, reading: Reading) -> Said:
-    name = reading.allocator.text if reading.allocator else cause.key
     if reading.ledger is not None:
         parts = [each for each in reading.ledger.causes() if each.in_heap]
         largest = sorted(parts, key=lambda each: -each.resident)[:3]
         named = join_words([f"{size_text(e.resident)} {e.meaning}" for e in largest])
-        return (
-            f"{named}.",
-            ["heapfit ctl {pid} ledger"],
-        )
-    if cause.key == "heapfit":
-        return (
-            "It tells what each page is there for if the program is started with `heapfit run "
-            "--control`.",
-            ["heapfit run --control -- {command}", *_RECORD],
-        )
+        return f"{named}.", ["heapfit ctl {pid} ledger"]
+    if reading.unasked is not None:
+        return f"It says what each page is there for, where it can be asked: {reading.unasked}.", []
     return (
-        f"Anonymous mappings: what {name} has for the program, or what the program maps itself. "
-        "Record who allocates, and what of that is not freed.",
+        f"Anonymous mappings: what {cause.key} has for the program, or what the program maps "
+        "itself. Record who allocates, and what of that is not freed.",
         _RECORD,
     )
 
@@ -157,10 +213,10 @@ def _files(cause: Cause, reading: Reading) -> Said:
 
 
 def _python(cause: Cause, reading: Reading) -> Said:
-    if reading.settings.get("PYTHONMALLOC", "").startswith("malloc"):
-        return "Large blocks of malloc, of a Python program.", _RECORD
+    other = _other_allocator(reading)
+    larger = f"larger ones in {other}'s heap" if other else "large blocks"
     return (
-        "Objects of at most 512 bytes, or large blocks. With PYTHONMALLOC=malloc a recording has "
+        f"Objects of at most 512 bytes, or {larger}. With PYTHONMALLOC=malloc a recording has "
         "every object, with its line of Python.",
         _RECORD_OBJECTS,
     )
@@ -204,8 +260,8 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "variables": ("variables", "Static variables of the program and its libraries (.bss)."),
     "shared": (
         "shared memory",
-        "The program makes it (memfd, /dev/shm, System V, shared mappings); malloc has no part in "
-        "it.",
+        "The program makes it (memfd, /dev/shm and other tmpfs, System V, shared mappings); malloc "
+        "has no part in it.",
         "ls -l /dev/shm",
         "ls -l /proc/{pid}/fd | grep -E 'memfd|shm'",
     ),
@@ -213,13 +269,13 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
         "the JVM's heap",
         "Java's heap, metaspace and the collector's tables. -Xmx bounds the heap alone.",
         "jcmd {pid} GC.heap_info",
-        "jcmd {pid} VM.native_memory (with -XX:NativeMemoryTracking)",
+        "jcmd {pid} VM.native_memory  # of a JVM with -XX:NativeMemoryTracking=summary",
     ),
     "node": (
         "V8's heap",
-        "JavaScript's objects, and large blocks. --max-old-space-size bounds V8's heap; a heap "
-        "snapshot says what is in it.",
-        "kill -USR1 {pid}    (opens the inspector; then chrome://inspect)",
+        "JavaScript's objects; large blocks, such as those of Buffers, are not told apart. "
+        "--max-old-space-size bounds V8's heap, and a heap snapshot says what is in it.",
+        "kill -USR1 {pid}  # opens the inspector; then chrome://inspect",
     ),
     "jit": ("generated code", "The program has generated it (JIT)."),
     "python": ("Python's arenas", _python),
@@ -237,6 +293,11 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     ),
     "go": ("Go's heap", _go),
     "runtime": ("the runtime's own", "It is outside the runtime's heap."),
+    "hugetlb": (
+        "huge pages of the pool",
+        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs), which the kernel does not "
+        "count as resident: no other process can use them meanwhile.",
+    ),
     "kernel": ("the kernel's pages", "Every process has them."),
     "named": (
         "named by the program:",
@@ -248,32 +309,34 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
 # ------------------------------------------- across causes, and of the whole process
 
 
-def _across(reading: Reading, zeros: int, free: int) -> Iterator[Finding]:
+def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
     """Yield what cuts across the causes: parts of what is resident, if it is not little."""
-    if zeros:
+    if zeros := sizes["huge_pages"]:
         mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
         enabled = mode.read_text().strip() if mode.exists() else "unknown"
+        always = "[always]" in enabled
+        by = "the machine gives them to every program" if always else "the program asks for them"
         yield Finding(
             "huge_pages",
             "zeros in huge pages",
             zeros,
             f"{size_text(reading.huge)} lie in transparent huge pages, and about "
-            f"{percent(zeros / reading.huge)} of their contents is zeros: pages that came along "
-            "and were never written, or were cleared.",
+            f"{percent(reading.huge_untouched or 0.0)} of their contents is zeros: pages that came "
+            f"along and were never written, or were cleared; {by}.",
             likely=True,
             evidence=[f"{mode}: {enabled}", f"AnonHugePages: {size_text(reading.huge)}"],
-            commands=[f"echo madvise | sudo tee {mode}"],
+            commands=[f"echo madvise | sudo tee {mode}"] if always else [],
         )
-    if _is_noticed(reading.lazily_freed, reading):
+    if lazily := sizes["lazily_freed"]:
         yield Finding(
             "lazily_freed",
             "given back lazily",
-            reading.lazily_freed,
+            lazily,
             "It has been given back (MADV_FREE) and still counts as resident: the kernel takes it "
             "when it needs memory.",
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
-    if free:
+    if free := sizes["free"]:
         yield Finding(
             "free",
             "free memory in malloc's heap",
@@ -283,9 +346,7 @@ def _across(reading: Reading, zeros: int, free: int) -> Iterator[Finding]:
             "too. A recording says what stays live between them.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
-            commands=_filled(
-                ["gdb --batch --pid {pid} --ex 'call (int)malloc_trim(0)'", *_RECORD], reading
-            ),
+            commands=_filled([_TRIM, *_RECORD], reading),
         )
 
 

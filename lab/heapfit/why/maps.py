@@ -13,6 +13,9 @@ _FIELDS = {
     b"LazyFree": "lazily_freed",
     b"AnonHugePages": "huge",
     b"Swap": "swapped",
+    # Huge pages of the pool (hugetlbfs), which the kernel counts in no process's resident size.
+    b"Private_Hugetlb": "pool",
+    b"Shared_Hugetlb": "pool",
 }
 
 
@@ -22,8 +25,7 @@ class Mapping(NamedTuple):
     start: int
     end: int
     permissions: str
-    offset: int
-    inode: int
+    device: str  # of the file, as the kernel writes it
     path: str  # empty: anonymous memory
     resident: int = 0
     proportional: int = 0  # of a page that several processes share, each has its part
@@ -31,6 +33,7 @@ class Mapping(NamedTuple):
     lazily_freed: int = 0
     huge: int = 0
     swapped: int = 0
+    pool: int = 0
 
     @property
     def size(self) -> int:
@@ -45,28 +48,34 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mapping]:
     ('[heap]', 8192, 8192, 0)
     """
     mapping: Mapping | None = None
-    sizes: dict[str, Any] = {}
+    sizes: dict[str, int] = {}
     for line in lines:
         if line[:1].isupper():
             field, _, value = line.partition(b":")
             if (name := _FIELDS.get(field)) is not None:
-                sizes[name] = int(value.split()[0]) * _KIB
+                sizes[name] = sizes.get(name, 0) + int(value.split()[0]) * _KIB
             continue
         if mapping is not None:
-            yield mapping._replace(**sizes)
+            yield _sized(mapping, sizes)
         mapping, sizes = _header(line), {}
     if mapping is not None:
-        yield mapping._replace(**sizes)
+        yield _sized(mapping, sizes)
+
+
+def _sized(mapping: Mapping, sizes: dict[str, int]) -> Mapping:
+    found: dict[str, Any] = sizes
+    return mapping._replace(
+        **{**found, "resident": sizes.get("resident", 0) + sizes.get("pool", 0)}
+    )
 
 
 def _header(line: bytes) -> Mapping:
-    addresses, permissions, offset, _device, inode, *path = line.rstrip(b"\n").split(maxsplit=5)
+    addresses, permissions, _offset, device, _inode, *path = line.rstrip(b"\n").split(maxsplit=5)
     start, _, end = addresses.partition(b"-")
     return Mapping(
         start=int(start, 16),
         end=int(end, 16),
         permissions=permissions.decode(),
-        offset=int(offset, 16),
-        inode=int(inode),
+        device=device.decode(),
         path=path[0].decode(errors="replace") if path else "",
     )

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from heapfit.program import has_malloc
+from heapfit.program import read
 
-# Names of libraries, in the order in which one wins where several are there: a preloaded one over
-# the C library. heapfit's recorder passes calls on, and is no allocator.
+# Names of libraries, in the order in which one wins where several are there and none is preloaded.
+# heapfit's recorder passes calls on, and is no allocator. Debian's musl calls itself libc.so.
 _LIBRARIES = {
     "heapfit": r"libheapfit(-(?!record|trace)\w+)?\.so",
     "jemalloc": r"libjemalloc\w*\.so",
@@ -20,9 +20,10 @@ _LIBRARIES = {
     "snmalloc": r"libsnmalloc[\w-]*\.so",
     "rpmalloc": r"librpmalloc\w*\.so",
     "hoard": r"libhoard\.so",
-    "musl": r"(ld-musl-\w+|libc\.musl-\w+)\.so",
-    "glibc": r"libc(-2\.\d+)?\.so",
+    "musl": r"(ld-musl-\w+|libc\.musl-\w+)\.so|libc\.so$",
+    "glibc": r"libc(-2\.\d+\.so|\.so\.6)",
 }
+OWN = "its own malloc"  # of a program, and not known
 # What is in a program that has an allocator linked into it.
 _LINKED = {
     "heapfit": b"HEAPFIT_OPTIONS",
@@ -57,33 +58,41 @@ class Allocator:
 _DELETED = " (deleted)"  # A file that an upgrade has replaced: its name is followed by this.
 
 
-def allocator_of(files: Collection[str], exe: str, folder: Path) -> Allocator | None:
-    """Return the allocator of a process that maps `files` and runs `exe`, as it sees them; None
-    where none is known. Its folder in /proc has the program, even one that is deleted."""
+def allocator_of(
+    files: Collection[str], exe: str, folder: Path, preload: str = ""
+) -> Allocator | None:
+    """Return the allocator of a process that maps `files` and runs `exe`, as it sees them, and was
+    started with LD_PRELOAD as in `preload`; None where none is known. Its folder in /proc has the
+    program, even one that is deleted."""
+    own = _linked(folder / "exe")
+    if own is not None:  # A program's own malloc is found before any library's.
+        return Allocator(own, exe, linked=True)
     by_name = {Path(each.removesuffix(_DELETED)).name: each for each in files}
-    program = folder / "exe"
-    for name, pattern in _LIBRARIES.items():
+    preloaded = [Path(each).name for each in re.split("[: ]", preload)]
+    # A preloaded one first: of files that are linked to, /proc has the last one's name.
+    for name, pattern in sorted(
+        _LIBRARIES.items(), key=lambda each: not any(re.match(each[1], e) for e in preloaded)
+    ):
         found = next((by_name[each] for each in by_name if re.match(pattern, each)), None)
-        if found is None:
-            continue
-        if name in ("glibc", "musl") and (own := _linked(program)):
-            return Allocator(own, exe, linked=True)
-        return Allocator(name, found, _version(name, folder / "root" / found.lstrip("/")))
-    own = _linked(program)
-    return Allocator(own or "a malloc", exe, linked=True) if exe else None
+        if found is not None:
+            version = _version(name, folder / "root" / found.lstrip("/"))
+            return Allocator(name, found, version)
+    return None
 
 
 def _linked(program: Path) -> str | None:
-    """Return the allocator in a program; "a malloc" where it has one that is not known."""
+    """Return the allocator that a program has itself; None where it takes that of a library."""
     try:
-        if program.stat().st_size > _LARGEST_SEARCHED:
+        elf = read(program)
+        if elf is None or (elf.loader is not None and not elf.has_malloc):
             return None
+        if program.stat().st_size > _LARGEST_SEARCHED:
+            return OWN
         with (
             program.open("rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
         ):
-            found = next((name for name, mark in _LINKED.items() if data.find(mark) >= 0), None)
-        return found or ("a malloc" if has_malloc(program) else None)
+            return next((name for name, mark in _LINKED.items() if data.find(mark) >= 0), OWN)
     except (OSError, ValueError):
         return None
 

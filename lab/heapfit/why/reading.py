@@ -1,20 +1,22 @@
-"""One look at a process through /proc, and two looks compared."""
+"""One look at a process through /proc."""
 
 from __future__ import annotations
 
 import math
+import mmap
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from heapfit import cgroups
 from heapfit.errors import HeapfitError
-from heapfit.interpreters import runtime_of
+from heapfit.interpreters import OBJECTS_FROM_MALLOC, runtime_of
 from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, present
-from heapfit.live.processes import plain, read_file, status_of, words
+from heapfit.live.processes import living, plain, read_file, status_of, words
 from heapfit.machine import settings_in
+from heapfit.program import read as read_elf
 from heapfit.why import contents, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
@@ -29,8 +31,11 @@ class Reading:
     """What /proc says of a process; sizes are in bytes."""
 
     process: Process
+    started: str
+    exe: str
     allocator: program.Allocator | None
     runtime: str | None
+    recordable: bool  # while it runs: it has glibc as a library
     threads: int
     cores: int
     resident: int
@@ -41,12 +46,13 @@ class Reading:
     swapped: int
     causes: list[Cause]
     huge_untouched: float | None  # the part of huge pages that is zeros; None: not known
-    free: int  # of glibc's main heap, at least
+    glibc: contents.Glibc
     limits: list[cgroups.Memory]  # of its control groups, and its own
     settings: dict[str, str]  # of its environment
     # Of its heap, where heapfit serves it and may be asked.
     ledger: Ledger | None
     profile: LiveProfile | None
+    unasked: str | None  # why heapfit, which the process has, said nothing
 
 
 def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
@@ -55,10 +61,10 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
 
     Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
-    process = _there(pid)
-    folder = _PROC / str(pid)
+    process, alive = _there(pid)
+    folder = _PROC / str(alive)
     mappings = _mappings(folder, process, progress)
-    status = status_of(pid) or {}
+    status = status_of(alive) or {}
     if "VmRSS" not in status:
         if "2" in (str(pid), status.get("PPid")):  # kthreadd, the parent of those
             raise HeapfitError(
@@ -68,19 +74,34 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         raise Gone(f"process {pid} ({process.name}) has ended")
     exe = _link(folder / "exe")
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
-    allocator = program.allocator_of(files, exe, folder)
+    groups, environment = _lines(alive, "cgroup"), _environment(alive)
+    settings = settings_in(environment)
+    allocator = program.allocator_of(files, exe, folder, environment.get("LD_PRELOAD", ""))
     name = allocator.name if allocator else ""
     runtime = runtime_of(folder / "exe", [exe, *files])
-    groups, environment = _lines(pid, "cgroup"), words(read_file(pid, "environ"))
-    ledger, profile = _heap(pid) if name == "heapfit" else (None, None)
-    place = Place(name, runtime, _stack_pointers(pid), told=ledger is not None)
+    ledger, profile, unasked = _heap(pid) if name == "heapfit" else (None, None, None)
+    place = Place(
+        allocator=name,
+        # One that asks malloc for every object has nothing of its own.
+        runtime=None if settings.items() & OBJECTS_FROM_MALLOC.items() else runtime,
+        stacks=_stack_pointers(pid),
+        told=ledger is not None,
+        threads=int(status.get("Threads", "1")),
+        tmpfs=_tmpfs(alive),
+        variables=partial(_variables, folder),
+        is_arena=partial(contents.is_arena, folder),
+    )
     found = causes(mappings, place) if mappings is not None else _by_kind(status)
-    heap = [each for each in mappings or () if each.path == "[heap]"]
+    main = [each for each in mappings or () if each.path == "[heap]"]
+    arenas = [mapping for each in found if each.key == "arenas" for mapping in each.mappings]
     return Reading(
         process=process,
+        started=_started(alive),
+        exe=exe,
         allocator=allocator,
         runtime=runtime,
-        threads=int(status.get("Threads", "1")),
+        recordable=any(Path(each).name == "libc.so.6" for each in files),
+        threads=place.threads,
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -90,25 +111,33 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         swapped=sum(each.swapped for each in found),
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
-        free=contents.free_in_glibc(folder, heap) if name == "glibc" else 0,
-        limits=[*_limits(pid, groups, status)],
-        settings=settings_in(dict(each.partition("=")[::2] for each in environment)),
+        glibc=contents.glibc(folder, main, arenas) if name == "glibc" else contents.Glibc(),
+        limits=[*_limits(alive, groups, status)],
+        settings=settings,
         ledger=ledger,
         profile=profile,
+        unasked=unasked,
     )
 
 
-def _there(pid: int) -> Process:
-    """Return what is known of a process; raises what it is instead."""
+def changed(before: Reading, after: Reading) -> bool:
+    """Whether the number belongs to another program by now, after an exec or as another process."""
+    return (before.started, before.exe) != (after.started, after.exe)
+
+
+def _there(pid: int) -> tuple[Process, int]:
+    """Return what is known of a process, and under which number /proc tells its memory; raises what
+    it is instead."""
     status = status_of(pid)
     if status is not None and status["Tgid"] != str(pid):
         raise HeapfitError(f"{pid} is a thread; use its process: heapfit why {status['Tgid']}")
-    if status is not None and status["State"][0] in "ZX":
+    alive = living(pid)
+    if status is not None and alive is None:
         raise Gone(
             f"process {pid} ({plain(status['Name'])}) has ended and has no memory; what is left of "
             f"it goes when its parent, process {status['PPid']}, waits for it"
         )
-    return present(pid)
+    return present(pid), alive or pid
 
 
 def _mappings(
@@ -143,22 +172,52 @@ def _by_kind(status: dict[str, str]) -> list[Cause]:
     found = [Cause(key, False) for _, key in _KINDS]
     for cause, (name, _) in zip(found, _KINDS, strict=True):
         size = _kib(status, name)
-        cause.add(Mapping(0, 0, "", 0, 0, name, size, swapped=swapped.get(name, 0)))
+        cause.add(Mapping(0, 0, "", "", name, size, swapped=swapped.get(name, 0)))
     return sorted(found, key=lambda each: -each.resident)
 
 
-def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None]:
-    """Return what heapfit says of its heap; None where it was not told to listen."""
-    ledger = profile = None
-    with suppress(HeapfitError):
+def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None, str | None]:
+    """Return what heapfit says of its heap; where it does not, why."""
+    try:
         client = Client(pid)
-        ledger = client.ledger()
-        profile = client.profile()
-    return ledger, profile
+        return client.ledger(), client.profile(), None
+    except HeapfitError as error:
+        return None, None, str(error)
 
 
 def _lines(pid: int, name: str) -> list[str]:
-    return read_file(pid, name).decode(errors="replace").splitlines()
+    lines = read_file(pid, name).decode(errors="replace").split("\n")
+    return [line for line in lines if line]
+
+
+def _environment(pid: int) -> dict[str, str]:
+    pairs = (each.partition("=")[::2] for each in words(read_file(pid, "environ")))
+    return dict(pairs)
+
+
+def _started(pid: int) -> str:
+    """Return when a process began, in the kernel's ticks."""
+    return b"".join(read_file(pid, "stat").rpartition(b")")[2].split()[19:20]).decode()
+
+
+def _tmpfs(pid: int) -> set[str]:
+    """Return the devices of file systems in memory, as the kernel writes them beside mappings."""
+    found = set()
+    for line in _lines(pid, "mountinfo"):
+        words, _, kind = line.partition(" - ")
+        if kind.startswith(("tmpfs ", "ramfs ")):
+            major, _, minor = words.split(" ")[2].partition(":")
+            found.add(f"{int(major):02x}:{int(minor):02x}")
+    return found
+
+
+def _variables(folder: Path, path: str) -> int:
+    """Return how many bytes a file's variables may take behind its data, in whole pages."""
+    try:
+        elf = read_elf(folder / "root" / path.lstrip("/"))
+    except OSError:
+        elf = None
+    return (1 << 62) if elf is None else elf.zeros + 2 * mmap.PAGESIZE
 
 
 def _kib(status: dict[str, str], name: str) -> int:
@@ -190,7 +249,7 @@ def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgr
         yield of_group
     for line in _lines(pid, "limits"):
         for name, field in _OWN_LIMITS.items():
-            soft = line.removeprefix(name).split()[0]
+            soft, *_ = line.removeprefix(name).split()
             if line.startswith(name) and soft.isdecimal():
                 yield cgroups.Memory(
                     int(soft), _kib(status, field), 0, f"/proc/{pid}/limits: {name}"
@@ -205,27 +264,3 @@ def _stack_pointers(pid: int) -> list[int]:
         return []
     said = (read_file(pid, f"task/{task}/syscall").split() for task in tasks)
     return [int(each[-2], 16) for each in said if len(each) >= 2 and each[-2].startswith(b"0x")]
-
-
-# ---------------------------------------------------------------------- growth
-
-
-@dataclass(frozen=True)
-class Growth:
-    """What one cause has gained between two looks, in bytes; below zero: lost."""
-
-    key: str
-    before: int
-    after: int
-
-    @property
-    def gained(self) -> int:
-        return self.after - self.before
-
-
-def grown(before: Reading, after: Reading) -> list[Growth]:
-    """Return what each cause has gained, what gained most first."""
-    old = {each.key: each.resident for each in before.causes}
-    new = {each.key: each.resident for each in after.causes}
-    found = [Growth(key, old.get(key, 0), new.get(key, 0)) for key in {**new, **old}]
-    return sorted(found, key=lambda each: -each.gained)
