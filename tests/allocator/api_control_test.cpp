@@ -240,7 +240,8 @@ TEST_F(Control, TellsTheLedger)
     for (const rapidjson::Value &row : answer["ledger"].GetArray()) {
         resident[row["cause"].GetString()] += row["resident"].GetInt64();
         EXPECT_GE(row["heap"].GetInt64(), -1);
-        EXPECT_TRUE(row.HasMember("name") && row.HasMember("thread") && row.HasMember("swapped") && row.HasMember("in_heap"));
+        EXPECT_TRUE(row.HasMember("name") && row.HasMember("thread") && row.HasMember("swapped") &&
+                    row.HasMember("in_heap"));
     }
     EXPECT_GT(resident["tables"], 0);
     EXPECT_GT(resident["file"], 0);
@@ -347,5 +348,6 @@ TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
                                (option->choices != nullptr ? option->choices[value] : std::to_string(value)));
     }
     for (int round = 0; round < 20; round++)
-        for (const std::string &request : requests) ASSERT_TRUE(parse_json(client.ask(request))["ok"].GetBool()) << request;
+        for (const std::string &request : requests)
+            ASSERT_TRUE(parse_json(client.ask(request))["ok"].GetBool()) << request;
 }

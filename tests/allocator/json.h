@@ -4,7 +4,7 @@
 
 #include "system.h"
 
-#define RAPIDJSON_ASSERT(is_true) \
+#define RAPIDJSON_ASSERT(is_true)                                                                                      \
     if (!(is_true)) throw std::runtime_error(#is_true)
 #define RAPIDJSON_NOEXCEPT // an assertion throws
 #include <rapidjson/document.h>
