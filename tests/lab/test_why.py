@@ -68,7 +68,7 @@ def test_what_holds_the_memory_comes_first(program: Path, kind: str, tmp_path: P
     ("name", "cause", "command"),
     [
         ("leak", "malloc", "heapfit record"),
-        ("pinned", "free", "gdb"),
+        ("pinned", "free", "heapfit record -o"),
         ("arenas", "arenas", "MALLOC"),
     ],
 )

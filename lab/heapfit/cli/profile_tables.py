@@ -19,8 +19,6 @@ from heapfit.text import visible
 _MOST_SITES = 16
 _NUMBERS = ("live", "95 % interval", "blocks", "pins", "samples")
 _GAP = 2  # between columns
-# With less room beside the numbers a call site has a line of its own.
-_LEAST_FOR_SITES = 40
 
 
 def show_profile(profile: LiveProfile) -> None:
@@ -30,7 +28,7 @@ def show_profile(profile: LiveProfile) -> None:
     names = [visible(each.name) for each in sites[:_MOST_SITES]]
     widths = [max(map(cell_len, column)) for column in zip(_NUMBERS, *rows, strict=True)]
     room = results.width - sum(widths) - _GAP * len(widths)
-    if room >= min(_LEAST_FOR_SITES, max(map(cell_len, names), default=0)):
+    if room >= max(map(cell_len, names), default=0):
         beside = table(*_NUMBERS, "call site", right=_NUMBERS)
         for numbers, name in zip(rows, names, strict=True):
             beside.add_row(*numbers, name)
@@ -69,7 +67,8 @@ def show_pinners(profile: LiveProfile, pid: int) -> None:
         results.print(visible(each))
     step = pinners.next_step(profile, pid)
     if step is not None:
-        results.print(f"\n{step[0]} {step[1]}", style="dim")
+        results.print(f"\n{step[0]}", style="dim")
+        results.print(f"→ {step[1]}", style="dim", soft_wrap=True)
 
 
 def described_profile(profile: LiveProfile) -> dict[str, Any]:

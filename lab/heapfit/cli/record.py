@@ -387,10 +387,7 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
     """
     for each in written:
         if not each.whole:
-            why = (
-                "has no end, because its process was killed; everything but the last moments is "
-                "in it"
-            )
+            why = "has no end, because its process was killed; only its last moments are missing"
             if is_written(each.path, pid):
                 why = (
                     "has no end yet, because its process still runs; heapfit ctl "
@@ -398,8 +395,8 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
                 )
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
-        told = "--sample is larger than everything that it allocated" if options.sample else ""
-        warn(f"note: there are no events in it; {told or 'did the program allocate at all?'}")
+        told = "it allocated less than --sample meanwhile" if options.sample else ""
+        warn(f"note: it has no events; {told or 'did the program allocate at all?'}")
 
 
 def _warn_of_hidden(trace: Path) -> None:

@@ -24,7 +24,7 @@ app = new_app()
 _LISTED = 15
 # Rows and sentences for what has at least this part of the resident memory; --all shows the rest.
 _SHOWN = 0.02
-_TOLD = 0.1
+_TOLD, _MOST = 0.1, 0.5
 _MOST_GROWN = 5
 _LEAST_GROWN = 64 << 10  # bytes: to be asked takes some
 _LONGEST = 100  # of a command line
@@ -129,10 +129,12 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
             rows.add_row(size(each.size), share, Text(visible(f"{each.title}{likely}")))
     results.print()
     results.print(rows)
-    told = 0.0 if every else _TOLD * reading.resident
+    said: set[str] = set()
     for each in found:
-        if each.size >= told:
-            _tell(each, every)
+        # Files hold the most of a small process, and nothing is to be done about them.
+        is_told = each.size >= (_MOST if each.cause == "files" else _TOLD) * reading.resident
+        if is_told or every:
+            _tell(each, every, said)
 
 
 def _show_growth(growth: list[Growth]) -> None:
@@ -146,14 +148,17 @@ def _show_growth(growth: list[Growth]) -> None:
         )
 
 
-def _tell(finding: Finding, every: bool) -> None:
+def _tell(finding: Finding, every: bool, said: set[str]) -> None:
+    """Print a finding; of its commands those that were not `said` before."""
     results.print()
     _print(f"{capitalised(finding.title)}: {size(finding.size)}", "bold")
     _print(finding.sentence)
     for line in finding.evidence if every else []:
         _print(f"  {line}", "dim")
     for command in finding.commands:
-        _print(f"→ {command}")
+        if command not in said:
+            _print(f"→ {command}")
+    said.update(finding.commands)
 
 
 def _print(line: str, style: str = "") -> None:

@@ -186,8 +186,8 @@ class Client(Asker):
         if not found.mean and not found.sites:
             pid = self.process.pid
             raise HeapfitError(
-                f"process {pid} ({self.process.name}) takes no samples; "
-                f"have it take some: heapfit ctl {pid} set sample=512k"
+                f"process {pid} ({self.process.name}) is not sampled; "
+                f"turn that on: heapfit ctl {pid} set sample=512k"
             )
         return found
 

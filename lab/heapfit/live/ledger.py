@@ -23,9 +23,9 @@ _IN_HEAP = {
     "cached": "free spans that threads keep",
     "on_the_way": "freed by another thread, not taken in yet",
     "orphaned": "free pages that threads left behind",
-    "decaying": "free, goes back to the kernel in time",
+    "decaying": "free, goes back in time as the program allocates",
     "zeroed": "cleared for calloc",
-    "never_used": "came with a huge page, never asked for",
+    "never_used": "part of a huge page that was never asked for",
     "tables": "heapfit's own",
 }
 _OUTSIDE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice, takewhile
+from math import inf
 
 from heapfit.live.figures import share
 from heapfit.live.profile import OLD_S, Estimate, LiveProfile, Site
@@ -19,8 +20,9 @@ _SAMPLE = "512k"
 _FINER, _FINEST = 8, 4 << 10
 
 
-def told(profile: LiveProfile) -> list[str]:
-    """Return a sentence for each of the sites that hold most, the largest first.
+def told(profile: LiveProfile, whole: float = inf) -> list[str]:
+    """Return a sentence for each of the sites that hold most, the largest first; of `whole` bytes,
+    if that is known, no more.
 
     The ranking ends where a site has too few samples: those behind it may hold more.
     """
@@ -29,17 +31,18 @@ def told(profile: LiveProfile) -> list[str]:
     known = takewhile(
         lambda each: len(each.samples) >= LEAST_SAMPLES and each.pinned.value >= least, ranked
     )
-    return [in_words(each) for each in islice(known, _MOST)]
+    return [in_words(each, whole) for each in islice(known, _MOST)]
 
 
-def in_words(site: Site) -> str:
+def in_words(site: Site, whole: float = inf) -> str:
     """Return what a site's objects hold, how sure that is, and how old they are."""
-    pinned = site.pinned
+    known = site.pinned
+    pinned = Estimate(*(min(each, whole) for each in (known.value, known.low, known.high)))
+    old = f"; {share(site.old_share)} of them are older than {OLD_S / _MINUTE_S:.0f} minutes"
     return (
         f"About {size(pinned.value)} of free memory ({interval(pinned)}, from "
         f"{counted(len(site.samples), 'sample')}) is pinned by {size(site.bytes.value)} of objects "
-        f"that {site.words[0]} allocates; {share(site.old_share)} of them are older than "
-        f"{OLD_S / _MINUTE_S:.0f} minutes."
+        f"that {site.words[0]} allocates{old if site.old_share else ''}."
     )
 
 
@@ -54,13 +57,13 @@ def next_step(profile: LiveProfile, pid: int) -> tuple[str, str] | None:
         if profile.sites:
             return None
         return (
-            "To learn which call sites pin it, sample the objects allocated from now on.",
+            "To find out which call sites pin it, have what is allocated from now on sampled:",
             f"heapfit ctl {pid} set sample={_SAMPLE}",
         )
     finer = max(profile.mean // _FINER, _FINEST)
     if told(profile) or profile.mean <= finer:
         return None
     return (
-        "There are too few samples to say which call sites pin it; sample more objects.",
+        "There are too few samples to say which call sites pin it. Have more objects sampled:",
         f"heapfit ctl {pid} set sample={finer}",
     )

@@ -106,11 +106,11 @@ def _command(words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def present(pid: int) -> Process:
-    """Return what is known of a process; Gone when there is none."""
+def present(pid: int, advice: str = "heapfit top shows which can be watched") -> Process:
+    """Return what is known of a process; Gone when there is none, with an advice."""
     process = find(pid)
     if process is None:
-        raise Gone(f"there is no process {pid}; heapfit top shows which can be watched")
+        raise Gone(f"there is no process {pid}; {advice}")
     return process
 
 

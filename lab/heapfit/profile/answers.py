@@ -37,7 +37,7 @@ from heapfit.profile.words import (
 )
 from heapfit.text import capitalised, counted, join_words
 
-NOTHING_TO_DO = "Nothing in this profile asks for an option, a pool or another allocator."
+NOTHING_TO_DO = "No option, pool or other allocator is called for."
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
 # A longer command line, such as one with a script in it, tells no more.
@@ -596,7 +596,7 @@ _OF_A_PART = replace(
 
 def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:
     """Return advice that says what a sample, which has single objects, cannot know."""
-    sentence = f"A sample does not tell {what}; a recording without `--sample` does."
+    sentence = f"A sample does not tell {what}: record it again without `--sample`."
     return lambda _profile, _trace: none(sentence)
 
 

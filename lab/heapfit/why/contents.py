@@ -70,6 +70,7 @@ _SIZE = struct.Struct("<8xQ")
 _IN_USE, _MAPPED, _ALIGNED, _LEAST = 1, 2, 8, 32
 _READ_AT_ONCE = 64 << 10
 _MOST_CHUNKS = 1_000_000  # about a second
+_GROWN = 16 << 20  # while it is read
 # A heap of an arena begins with the arena, the arena's heap before, and its size (malloc/arena.c);
 # the arena itself lies behind that in its first heap.
 _HEAP = struct.Struct("<QQQ")
@@ -80,9 +81,10 @@ _LARGEST_HEAD, _ARENA_STATE = 256, 2200
 class Glibc:
     """What is known of glibc's heaps. `free` is of its main heap and `free_in_arenas` of all other
     arenas, in resident bytes and at least: blocks that caches of threads have count as in use, as
-    does what lies behind the first million blocks. 0: nothing is known."""
+    does what lies behind the first million blocks."""
 
     free: int = 0
+    is_known: bool = False  # of the main heap
     arenas: int = 0
     free_in_arenas: int = 0
 
@@ -109,14 +111,15 @@ def glibc(folder: Path, main: Sequence[Mapping], arenas: Sequence[Mapping]) -> G
         with _opened(folder / "mem") as memory:
             walk = _Walk(memory)
             whole = bool(main) and main[-1].end - main[0].start == sum(each.size for each in main)
-            free = walk.free(main[0].start, main[-1].end) if whole else 0
+            free = walk.free(main[0].start, main[-1].end) if whole else None
             starts = (at for each in arenas for at in range(each.start, each.end, ARENA))
             heaps = [(at, *found) for at in starts if (found := _heap_at(memory, at)) is not None]
             free_in_arenas = sum(walk.free_in_heap(*each) for each in heaps)
     except (OSError, struct.error):
         return Glibc()
     return Glibc(
-        _resident(free, sum(each.size for each in main), main),
+        _resident(free or 0, sum(each.size for each in main), main),
+        free is not None,
         len({arena for _, arena, _ in heaps}),
         _resident(free_in_arenas, sum(size for *_, size in heaps), arenas),
     )
@@ -140,10 +143,10 @@ class _Walk:
         first = start + arena % ARENA
         if first == arena:  # of an arena the first
             first += -(-_ARENA_STATE // 16) * 16
-        return self.free(first, start + size)
+        return self.free(first, start + size) or 0
 
-    def free(self, start: int, end: int) -> int:
-        """Return the bytes of free chunks; 0 where these are no chunks."""
+    def free(self, start: int, end: int) -> int | None:
+        """Return the bytes of free chunks; None where these are no chunks."""
         held = [0, 0]  # free, in use
         at, size, base, window = start, 0, 0, b""
         while self._left and at + _LEAST <= end:
@@ -157,8 +160,8 @@ class _Walk:
             size = word & ~7
             if size < _LEAST and at + 2 * _LEAST > end:  # what ends a heap that is full
                 return held[0]
-            if word & (_MAPPED | _ALIGNED) or size < _LEAST or at + size > end:
-                return 0
+            if word & (_MAPPED | _ALIGNED) or size < _LEAST or at + size > end + _GROWN:
+                return None
             at += size
-        # The last chunk is what has never been handed out.
-        return held[0] + (size if at + _LEAST > end else 0)
+        # The last chunk is what has never been handed out; in a heap that has grown it is not seen.
+        return held[0] + (size if at + _LEAST > end >= at else 0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from heapfit.live import pinners
 from heapfit.live.processes import started_as
-from heapfit.text import counted, join_words, percent
+from heapfit.text import counted, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
 from heapfit.why.maps import Mapping
@@ -104,7 +104,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, reading)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
-    if _RECORD[0] in commands and not reading.recordable:
+    if {_RECORD[0], _RECORD_WHOLE[0]} & {*commands} and not reading.recordable:
         sentence += " This program is linked statically or with musl, and cannot be recorded."
     own = size == cause.resident + cause.swapped
     return Finding(
@@ -136,18 +136,21 @@ def _line(mapping: Mapping) -> str:
 
 Said = tuple[str, list[str]]
 _RECORD = [
-    "heapfit record --pid {pid} --for 60s --sample 512k -o growth.hft",
-    "heapfit profile growth.hft",
+    "heapfit record --pid {pid} --for 60s --sample 512k -o growth-{pid}.hft",
+    "heapfit profile growth-{pid}.hft",
 ]
-_TRIM = "gdb --batch --pid {pid} --ex 'call (int)malloc_trim(0)'"
-_RECORD_OBJECTS = ["heapfit record --objects -o growth.hft -- {command}", _RECORD[1]]
+_RECORD_WHOLE = [
+    "heapfit record -o whole-{pid}.hft -- {command}",
+    "heapfit profile whole-{pid}.hft",
+]
+_RECORD_OBJECTS = [f"{_RECORD_WHOLE[0]}".replace("record", "record --objects"), _RECORD_WHOLE[1]]
 
 
 def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in (*_RECORD, _TRIM)]
+        texts = [each for each in texts if each not in (*_RECORD, *_RECORD_WHOLE)]
     command = started_as(reading.process) if texts else ""
     return [each.format(pid=reading.process.pid, command=command) for each in texts]
 
@@ -165,15 +168,23 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         f"{by}."
     )
     if found.arenas and found.free_in_arenas < _MUCH_FREE * cause.resident:
-        return f"{sentence} Little of it can be seen to be free: record who allocates.", _RECORD
+        return f"{sentence} Little of it is seen to be free: record who allocates.", _RECORD
     if found.free_in_arenas:
         sentence += f" At least {size_text(found.free_in_arenas)} of it is free."
     sentence += (
-        " Free memory of an arena is for its threads alone. With two arenas there is less of it, "
-        "and threads wait for each other more often."
+        " Free memory of an arena is for its threads alone. With only two arenas less of it is "
+        "kept, but threads wait for each other more often."
     )
     fewer = [] if limit else ["MALLOC_ARENA_MAX=2 {command}"]
     return sentence, [*fewer, "heapfit fit --goal memory -- {command}", *_RECORD]
+
+
+def _main_heap(cause: Cause, reading: Reading) -> Said:
+    known = "How much of it is in use is not known."
+    if reading.glibc.is_known:
+        rest = _is_noticed(reading.glibc.free, reading)
+        known = "This part is in use." if rest else "Nearly all of it is in use."
+    return f"{known} Record it to see which code allocates and does not free.", _RECORD
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
@@ -182,8 +193,8 @@ def _mapped(cause: Cause, reading: Reading) -> Said:
     glibc = reading.allocator is not None and reading.allocator.name == "glibc"
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
     return (
-        f"Anonymous mappings: malloc's {blocks}, or what the program maps itself. Record who "
-        "allocates; what a recording does not have is the program's own.",
+        f"Anonymous mappings: malloc's {blocks}, or what the program maps itself. Record the "
+        "program: whatever is not in the recording, it has mapped itself.",
         _RECORD,
     )
 
@@ -192,22 +203,35 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
     if reading.ledger is not None:
         parts = [each for each in reading.ledger.causes() if each.in_heap]
         largest = sorted(parts, key=lambda each: -each.resident)[:3]
-        named = join_words([f"{size_text(e.resident)} {e.meaning}" for e in largest])
-        return f"{named}.", ["heapfit ctl {pid} ledger"]
+        named = "; ".join(f"{size_text(e.resident)} {e.meaning}" for e in largest)
+        return f"{named}.", _asked(largest[0].name, reading)
     if reading.unasked is not None:
         return f"It says what each page is there for, where it can be asked: {reading.unasked}.", []
     return (
         f"Anonymous mappings: what {cause.key} has for the program, or what the program maps "
-        "itself. Record who allocates, and what of that is not freed.",
+        "itself. Record the program to see which code allocates and does not free.",
         _RECORD,
     )
+
+
+def _asked(largest: str, reading: Reading) -> list[str]:
+    """Return what to ask a heap of heapfit's of which most is there for one cause."""
+    if largest == "live":
+        is_sampled = reading.profile is not None and reading.profile.mean
+        first = [] if is_sampled else ["heapfit ctl {pid} set sample=512k"]
+        return [*first, "heapfit ctl {pid} profile"]
+    given_back = ("kept", "cached", "orphaned", "decaying", "zeroed")
+    return [
+        *(["heapfit ctl {pid} trim"] if largest in given_back else []),
+        "heapfit ctl {pid} ledger",
+    ]
 
 
 def _files(cause: Cause, reading: Reading) -> Said:
     clean = cause.resident - cause.anonymous
     return (
-        f"{size_text(clean)} are page cache, which other processes may share and the kernel takes "
-        "back when it needs memory.",
+        f"{size_text(clean)} is page cache, which other processes may share and which the kernel "
+        "takes back when it needs memory.",
         [],
     )
 
@@ -216,8 +240,8 @@ def _python(cause: Cause, reading: Reading) -> Said:
     other = _other_allocator(reading)
     larger = f"larger ones in {other}'s heap" if other else "large blocks"
     return (
-        f"Objects of at most 512 bytes, or {larger}. With PYTHONMALLOC=malloc a recording has "
-        "every object, with its line of Python.",
+        f"Small Python objects (up to 512 bytes), or {larger}. Start it again under the recorder, "
+        "which sets PYTHONMALLOC=malloc, to see every object with its line of Python.",
         _RECORD_OBJECTS,
     )
 
@@ -233,12 +257,7 @@ def _go(cause: Cause, reading: Reading) -> Said:
 
 # The title, what it means, and what to type next; or what computes the latter two.
 _CAUSES: dict[str, tuple[Any, ...]] = {
-    "malloc": (
-        "malloc's main heap",
-        "How much of it is live cannot be seen from outside: record who allocates, and what of "
-        "that is not freed.",
-        *_RECORD,
-    ),
+    "malloc": ("malloc's main heap", _main_heap),
     "arenas": ("glibc's arenas of threads", _arenas),
     "anonymous": (
         "anonymous memory",
@@ -248,7 +267,7 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "mapped": ("large blocks and own mappings", _mapped),
     "brk": (
         "the program break",
-        "An allocator has it that was in force before, or one of the program's own.",
+        "It belongs to an allocator that was in use before, or to one of the program's own.",
         *_RECORD,
     ),
     "stacks": (
@@ -287,8 +306,9 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     ),
     "php": (
         "PHP's heap",
-        "Chunks of 2 MiB of the Zend memory manager. memory_limit bounds them; USE_ZEND_ALLOC=0 "
-        "lets a recording see each object.",
+        "Chunks of 2 MiB of the Zend memory manager. memory_limit bounds them. Start it again "
+        "under the recorder, which sets USE_ZEND_ALLOC=0, to see every object, by functions of "
+        "PHP itself; to find the script's lines, print memory_get_usage() there.",
         *_RECORD_OBJECTS,
     ),
     "go": ("Go's heap", _go),
@@ -341,12 +361,13 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             "free",
             "free memory in malloc's heap",
             free,
-            "Blocks of glibc's main heap that are free, by their sizes. By itself glibc gives back "
-            "only what is free at the heap's end; malloc_trim(0) gives back other whole pages, "
-            "too. A recording says what stays live between them.",
+            "Free blocks in glibc's main heap, going by the sizes that glibc stores in front of "
+            "them. By itself glibc gives back only what is free at the heap's end; if the program "
+            "calls malloc_trim(0), other whole pages go back, too. A recording from the start says "
+            "which live blocks hold the rest.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
-            commands=_filled([_TRIM, *_RECORD], reading),
+            commands=_filled(_RECORD_WHOLE, reading),
         )
 
 
@@ -361,7 +382,7 @@ def _of_all(reading: Reading) -> Iterator[Finding]:
             "peak",
             "the peak was",
             reading.most_resident,
-            "That much was resident once; the rest has been given back.",
+            "The process once had that much resident; the rest has been given back.",
             evidence=[f"VmHWM: {size_text(reading.most_resident)}"],
             of_all=True,
         )
@@ -370,7 +391,7 @@ def _of_all(reading: Reading) -> Iterator[Finding]:
             "swap",
             "of all, in swap",
             reading.swapped,
-            f"{size_text(reading.swapped)} are in swap, and come back when they are touched.",
+            f"{size_text(reading.swapped)} is in swap, and is read back when it is touched.",
             evidence=[f"VmSwap: {size_text(reading.swapped)}"],
             of_all=True,
         )
@@ -380,7 +401,7 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
     if reading.ledger is None or reading.profile is None or not reading.ledger.pinned:
         return
     pinned = reading.ledger.pinned
-    sentences, commands = pinners.told(reading.profile), []
+    sentences, commands = pinners.told(reading.profile, pinned), []
     step = pinners.next_step(reading.profile, reading.process.pid)
     if step is not None:
         sentences, commands = [*sentences, step[0]], [step[1]]

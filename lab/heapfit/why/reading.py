@@ -137,7 +137,7 @@ def _there(pid: int) -> tuple[Process, int]:
             f"process {pid} ({plain(status['Name'])}) has ended and has no memory; what is left of "
             f"it goes when its parent, process {status['PPid']}, waits for it"
         )
-    return present(pid), alive or pid
+    return present(pid, "heapfit why lists the largest"), alive or pid
 
 
 def _mappings(

@@ -127,11 +127,11 @@ def file_names(files: Sequence[str]) -> str:
 
 
 def _began_late(before: int | None) -> list[str]:
-    there = f", when {size(before)} of its own memory were resident" if before else ""
+    there = f", when {size(before)} of its own memory was resident" if before else ""
     return [
-        f"The recording began in the middle of the process{there}: what was allocated before is in "
-        "no figure here, and is not free. What is live is told of what was allocated since; to "
-        "have all of it, record the program from its start: heapfit record -- CMD."
+        f"The recording began in the middle of the process{there}: none of these "
+        "figures has what was allocated before, though it may still be in use. To see everything, "
+        "record the program from its start: heapfit record -- CMD."
     ]
 
 
