@@ -138,7 +138,7 @@ def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_i
     )
     shown = content(found)
     assert shown.problems[0].startswith(
-        "The recording began in the middle of the process, when 230 MiB of its own memory were"
+        "The recording began in the middle of the process, when 230 MiB of its own memory was"
     )
     assert "resident" not in shown.headline
     assert not shown.proposals

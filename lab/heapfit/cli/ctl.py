@@ -211,7 +211,7 @@ def _ledger(client: Client) -> tuple[Any, Callable[[], None]]:
 
     def show() -> None:
         show_ledger(ledger)
-        show_pinners(profile, client.process.pid)
+        show_pinners(profile, client.process.pid, ledger.pinned)
 
     pinners = [described_site(each) for each in profile.pinners()]
     return {**described_ledger(ledger), "pinners": pinners}, show

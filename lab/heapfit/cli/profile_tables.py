@@ -58,9 +58,10 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return (" " * _GAP).join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
-def show_pinners(profile: LiveProfile, pid: int) -> None:
-    """Say in sentences whose objects hold free memory of a process, or how to find out."""
-    sentences = pinners.told(profile)
+def show_pinners(profile: LiveProfile, pid: int, pinned: int) -> None:
+    """Say in sentences whose objects hold free memory of a process, of which there are `pinned`
+    bytes, or how to find out."""
+    sentences = pinners.told(profile, pinned)
     if sentences:
         results.print()
     for each in sentences:

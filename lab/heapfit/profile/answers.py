@@ -23,7 +23,14 @@ from heapfit.profile.advice import (
     sampled,
 )
 from heapfit.profile.content import Content, Fact, Section, Table
-from heapfit.profile.model import YOUNG_BYTES, Distribution, Profile, Recording
+from heapfit.profile.model import (
+    YOUNG_BYTES,
+    Distribution,
+    LeakSite,
+    Part,
+    Profile,
+    Recording,
+)
 from heapfit.profile.words import (
     blocks,
     bytes_with_error,
@@ -204,10 +211,27 @@ def _facts(profile: Profile) -> list[Fact]:
             bytes_with_error(profile.leaks.amount),
             f"{count(profile.leaks.amount.objects)} blocks{of_it}",
         ),
+        *_holder(profile),
         Fact(
             "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
         ),
         *([] if sampled(profile.recordings) else [_short_lived(profile)]),
+    ]
+
+
+def _holder(profile: Profile) -> list[Fact]:
+    """Return who holds most: at the end, where that is most of the peak, else at the peak."""
+    at_end = 2 * profile.leaks.amount.bytes > profile.peak.amount.bytes
+    parts: Sequence[Part | LeakSite] = profile.leaks.sites if at_end else profile.peak.sites
+    when = "at the peak"
+    if at_end:
+        when = "when the recording ended" if ended_early(profile) else "at the end"
+    named = [each for each in parts if each.name != "elsewhere"]
+    return [
+        Fact(
+            "Held most", bytes_with_error(each.amount), f"{each.name}: {percent(each.share)} {when}"
+        )
+        for each in named[:1]
     ]
 
 
