@@ -162,7 +162,11 @@ def problems(found: Problems, unmatched: int) -> list[str]:
     was not.
     """
     told = (
-        (found.cut_short, "The recording was cut short: what followed its last block is lost."),
+        (
+            found.cut_short,
+            "The recording has no end: its process was killed, or is still being recorded. Later "
+            "events are not in it.",
+        ),
         (
             found.damaged_blocks or found.damaged_bytes,
             f"Damage in the file was skipped: {join_words(_damage(found))}.",
