@@ -89,6 +89,8 @@ def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
 
 def _shapes(profile: Profile) -> dict[str, _Shape]:
     """Return the sections, of a sample or of a part of a program with what it can tell alone."""
+    if not profile.totals.allocations.objects:
+        return {"memory": _SHAPES["memory"]}  # Of nothing, no section says anything.
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
     return shapes | {"end": _OF_A_PART} if ended_early(profile) else shapes
 
@@ -165,6 +167,8 @@ def _started(recording: Recording) -> str:
 
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
+    if not profile.totals.allocations.objects:
+        return f"{_programs(profile)} allocated nothing while it was recorded."
     held = f"{_programs(profile)} held at most {size(peak.bytes)} in {blocks(peak.objects)}"
     if began_late(profile):
         held += " of what it allocated while it was recorded"
