@@ -14,7 +14,6 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,8 +23,6 @@ from heapfit.records import InstalledAllocator, Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 HOME = Path(os.environ.get("HEAPFIT_TEST_HOME") or ROOT / "build" / "test-home").absolute()
-PHP = HOME / "php"  # the small data of the PHP applications, and their extension
-_SYSTEM_PYTHON = "/usr/bin/python3"  # what the workloads run on
 
 # What compilers and Python leave beside sources says nothing about them.
 _LEFTOVERS = {".o", ".lo", ".pyc"}
@@ -103,25 +100,6 @@ def sources_of(workload: Workload) -> list[Path]:
         path for path in sorted(own.parent.iterdir()) if path.is_dir() and path.name in others
     ]
     return [own, *(path for path in beside if path != own)]
-
-
-def php_extension() -> Path:
-    """Return heapfit's extension of PHP as the workloads build it, where they look for it.
-
-    They know its recipe themselves.
-    """
-    machinery = str(paths.workloads_dir() / "php")
-    script = "import native, pathlib, sys; print(native.extension(pathlib.Path(sys.argv[1])))"
-    with locked("php-extension"):
-        done = subprocess.run(
-            [_SYSTEM_PYTHON, "-c", script, str(PHP / "any")],
-            env={**os.environ, "PYTHONPATH": machinery, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    return Path(done.stdout.strip())
 
 
 def allocator(name: str) -> InstalledAllocator:
