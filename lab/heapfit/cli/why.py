@@ -111,7 +111,10 @@ def _described(reading: Reading, found: list[Finding], growth: list[Growth] | No
 
 def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, every: bool) -> None:
     process = reading.process
-    _print(f"{process.name} (process {process.pid}) has {size(reading.resident)} resident.", "bold")
+    held = max(reading.resident + reading.swapped, 1)
+    swap = f" and {size(reading.swapped)} in swap" if reading.swapped else ""
+    who = f"{process.name} (process {process.pid})"
+    _print(f"{who} has {size(reading.resident)} resident{swap}.", "bold")
     allocator = reading.allocator.text if reading.allocator else "not known"
     runtime = f"runtime: {reading.runtime}; " if reading.runtime else ""
     _print(
@@ -120,19 +123,20 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
     )
     if growth is not None:
         _show_growth(growth)
-    least = 0.0 if every else _SHOWN * reading.resident
-    rows = table("resident", "of all", "what it is", right=["resident", "of all"])
+    least = 0.0 if every else _SHOWN * held
+    column = "with swap" if reading.swapped else "resident"
+    rows = table(column, "of all", "what it is", right=[column, "of all"])
     for each in found:
         if each.size >= least and not each.of_all:
             likely = " (by its place)" if each.likely and every else ""
-            share = part_of(each.size, max(reading.resident, 1))
+            share = part_of(each.size, held)
             rows.add_row(size(each.size), share, Text(visible(f"{each.title}{likely}")))
     results.print()
     results.print(rows)
     said: set[str] = set()
     for each in found:
         # Files hold the most of a small process, and nothing is to be done about them.
-        is_told = each.size >= (_MOST if each.cause == "files" else _TOLD) * reading.resident
+        is_told = each.size >= (_MOST if each.cause == "files" else _TOLD) * held
         if is_told or every:
             _tell(each, every, said)
 
