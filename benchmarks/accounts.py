@@ -13,8 +13,8 @@ Five parts, each in a module of benchmarks/account that says how it measures:
     cmake --preset release && cmake --build --preset release
     .venv/bin/python benchmarks/accounts.py --json docs/results/accounts.json
 
-and `scripts/update-docs accounts` then writes the table of docs/results/account.md. With `--only` the
-parts that are not named keep the figures that the file has. All but `flames` are counts, which
+and `scripts/update-docs accounts` then writes the table of docs/results/account.md. With `--only`
+the parts that are not named keep the figures that the file has. All but `flames` are counts, which
 other work on the machine hardly changes; for `flames` it must be quiet, and has to have 20 GB of
 disk free at 100 million events. Needs Debian's redis-server, redis-tools, sqlite3, nodejs, python3,
 openjdk-17-jdk-headless, php-cli, nginx, clang-16, valgrind and heaptrack; programs that are missing

@@ -14,10 +14,11 @@ that cause, and no other cause has more than a tenth of the memory. Three more p
     .venv/bin/python benchmarks/why_causes.py --mappings --ledger \\
         --json docs/results/why-causes.json
 
-and `scripts/update-docs why` then writes the table of docs/results/account.md. The two programs in a
-container need a control group that it may make (root). Needs Debian's gcc, openjdk-17-jdk-headless,
-nodejs, python3, ruby, php-cli, golang-go, libjemalloc2, libmimalloc2.0, libtcmalloc-minimal4, and
-for --ledger what benchmarks/accounts.py names. Exits 1 when more than two programs are misjudged.
+and `scripts/update-docs why` then writes the table of docs/results/account.md. The two programs in
+a container need a control group that it may make (root). Needs Debian's gcc,
+openjdk-17-jdk-headless, nodejs, python3, ruby, php-cli, golang-go, libjemalloc2, libmimalloc2.0,
+libtcmalloc-minimal4, and for --ledger what benchmarks/accounts.py names. Exits 1 when more than two
+programs are misjudged.
 """
 
 from __future__ import annotations
