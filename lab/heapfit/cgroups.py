@@ -14,17 +14,22 @@ _NONE_V1 = 1 << 62
 @dataclass(frozen=True)
 class Memory:
     """A limit on memory and what is used of it, in bytes. `cache` is page cache, which the kernel
-    takes back before it ends anybody; shared memory is none. `file` is where the limit stands."""
+    takes back before it ends anybody; shared memory is none. `file` is where the limit stands, and
+    `own` what a process itself may have only so much of; empty: it is a group's."""
 
     limit: int
     used: int
     cache: int
     file: str
+    own: str = ""
 
 
 def own_groups() -> list[str]:
     """Return the control groups of this process, as /proc/PID/cgroup has them."""
-    return Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    try:
+        return Path("/proc/self/cgroup").read_text(errors="replace").split("\n")
+    except OSError:  # a kernel without control groups
+        return []
 
 
 def memory_of(groups: Iterable[str], top: Path = _TOP) -> Memory | None:

@@ -73,7 +73,9 @@ def find(pid: int) -> Process | None:
     """Return what is known of a process; None when there is none, or only what is left of it."""
     status = status_of(pid)
     # The number of a thread leads to a folder too.
-    if status is None or status["Tgid"] != str(pid) or living(pid) is None:
+    if status is None or status["Tgid"] != str(pid):
+        return None
+    if status["State"][0] in "ZX" and living(pid) is None:
         return None
     return Process(
         pid=pid,
@@ -87,14 +89,15 @@ def find(pid: int) -> Process | None:
 def living(pid: int) -> int | None:
     """Return the number under which /proc tells the memory of a process: that of its first thread,
     or of another where that has ended before them; None where all have."""
-    for number in (pid, *_threads(pid)):
+    for number in (pid, *threads(pid)):
         status = status_of(number)
         if status is not None and status["State"][0] not in "ZX":
             return number
     return None
 
 
-def _threads(pid: int) -> Iterator[int]:
+def threads(pid: int) -> Iterator[int]:
+    """Yield the numbers of a process's threads; none where it has ended."""
     with suppress(OSError):
         yield from map(int, os.listdir(_PROC / str(pid) / "task"))
 
@@ -177,7 +180,7 @@ def why_not_listening(pid: int) -> HeapfitError:
     if isinstance(process, HeapfitError):
         return process
     who = f"process {pid} ({process.name})"
-    environment = dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
+    environment = environment_of(pid)
     library = _library(pid)
     start = _start_line(process, environment, library)
     if library is None:
@@ -289,6 +292,11 @@ def read_file(pid: int, name: str) -> bytes:
         return (_PROC / str(pid) / name).read_bytes()
     except OSError:
         return b""
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with, as far as they may be read."""
+    return dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
 
 
 def words(raw: bytes) -> list[str]:

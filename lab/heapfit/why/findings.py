@@ -104,7 +104,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, reading)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
-    if {_RECORD[0], _RECORD_WHOLE[0]} & {*commands} and not reading.recordable:
+    if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program is linked statically or with musl, and cannot be recorded."
     own = size == cause.resident + cause.swapped
     return Finding(
@@ -143,14 +143,15 @@ _RECORD_WHOLE = [
     "heapfit record -o whole-{pid}.hft -- {command}",
     "heapfit profile whole-{pid}.hft",
 ]
-_RECORD_OBJECTS = [f"{_RECORD_WHOLE[0]}".replace("record", "record --objects"), _RECORD_WHOLE[1]]
+_RECORD_OBJECTS = ["heapfit record --objects -o whole-{pid}.hft -- {command}", _RECORD_WHOLE[1]]
+_RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
 
 def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in (*_RECORD, *_RECORD_WHOLE)]
+        texts = [each for each in texts if each not in _RECORDINGS]
     command = started_as(reading.process) if texts else ""
     return [each.format(pid=reading.process.pid, command=command) for each in texts]
 
@@ -419,11 +420,10 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
 
 def _of_limits(reading: Reading) -> Iterator[Finding]:
     for near in (each for each in reading.limits if each.used >= _NEAR_LIMIT * each.limit):
-        of_group = "/limits: " not in near.file
         cached = near.cache > reading.resident
         used = f"{size_text(near.used)} of the {size_text(near.limit)}"
-        if not of_group:
-            title = f"of the limit on {near.file.partition(': Max ')[2]}"
+        if near.own:
+            title = f"of the limit on {near.own}"
             sentence = f"The process has {used} that its own limit allows: beyond it malloc fails."
         else:
             title = "page cache of the container" if cached else "of the container's limit"

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 _KIB = 1024
 _FIELDS = {
-    b"Rss": "resident",
-    b"Pss": "proportional",
-    b"Anonymous": "anonymous",
-    b"LazyFree": "lazily_freed",
-    b"AnonHugePages": "huge",
-    b"Swap": "swapped",
+    b"Rss": ("resident",),
+    b"Pss": ("proportional",),
+    b"Anonymous": ("anonymous",),
+    b"LazyFree": ("lazily_freed",),
+    b"AnonHugePages": ("huge",),
+    b"Swap": ("swapped",),
     # Huge pages of the pool (hugetlbfs), which the kernel counts in no process's resident size.
-    b"Private_Hugetlb": "pool",
-    b"Shared_Hugetlb": "pool",
+    b"Private_Hugetlb": ("resident", "pool"),
+    b"Shared_Hugetlb": ("resident", "pool"),
 }
 
 
@@ -48,25 +48,18 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mapping]:
     ('[heap]', 8192, 8192, 0)
     """
     mapping: Mapping | None = None
-    sizes: dict[str, int] = {}
+    sizes: dict[str, Any] = {}
     for line in lines:
         if line[:1].isupper():
             field, _, value = line.partition(b":")
-            if (name := _FIELDS.get(field)) is not None:
+            for name in _FIELDS.get(field, ()):
                 sizes[name] = sizes.get(name, 0) + int(value.split()[0]) * _KIB
             continue
         if mapping is not None:
-            yield _sized(mapping, sizes)
+            yield mapping._replace(**sizes)
         mapping, sizes = _header(line), {}
     if mapping is not None:
-        yield _sized(mapping, sizes)
-
-
-def _sized(mapping: Mapping, sizes: dict[str, int]) -> Mapping:
-    found: dict[str, Any] = sizes
-    return mapping._replace(
-        **{**found, "resident": sizes.get("resident", 0) + sizes.get("pool", 0)}
-    )
+        yield mapping._replace(**sizes)
 
 
 def _header(line: bytes) -> Mapping:

@@ -14,7 +14,14 @@ from heapfit import cgroups
 from heapfit.errors import HeapfitError
 from heapfit.interpreters import OBJECTS_FROM_MALLOC, runtime_of
 from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, present
-from heapfit.live.processes import living, plain, read_file, status_of, words
+from heapfit.live.processes import (
+    environment_of,
+    living,
+    plain,
+    read_file,
+    status_of,
+    threads,
+)
 from heapfit.machine import settings_in
 from heapfit.program import read as read_elf
 from heapfit.why import contents, program
@@ -74,7 +81,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         raise Gone(f"process {pid} ({process.name}) has ended")
     exe = _link(folder / "exe")
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
-    groups, environment = _lines(alive, "cgroup"), _environment(alive)
+    groups, environment = _lines(alive, "cgroup"), environment_of(alive)
     settings = settings_in(environment)
     allocator = program.allocator_of(files, exe, folder, environment.get("LD_PRELOAD", ""))
     name = allocator.name if allocator else ""
@@ -190,11 +197,6 @@ def _lines(pid: int, name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _environment(pid: int) -> dict[str, str]:
-    pairs = (each.partition("=")[::2] for each in words(read_file(pid, "environ")))
-    return dict(pairs)
-
-
 def _started(pid: int) -> str:
     """Return when a process began, in the kernel's ticks."""
     return b"".join(read_file(pid, "stat").rpartition(b")")[2].split()[19:20]).decode()
@@ -204,9 +206,9 @@ def _tmpfs(pid: int) -> set[str]:
     """Return the devices of file systems in memory, as the kernel writes them beside mappings."""
     found = set()
     for line in _lines(pid, "mountinfo"):
-        words, _, kind = line.partition(" - ")
+        mount, _, kind = line.partition(" - ")
         if kind.startswith(("tmpfs ", "ramfs ")):
-            major, _, minor = words.split(" ")[2].partition(":")
+            major, _, minor = mount.split(" ")[2].partition(":")
             found.add(f"{int(major):02x}:{int(minor):02x}")
     return found
 
@@ -251,16 +253,11 @@ def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgr
         for name, field in _OWN_LIMITS.items():
             soft, *_ = line.removeprefix(name).split()
             if line.startswith(name) and soft.isdecimal():
-                yield cgroups.Memory(
-                    int(soft), _kib(status, field), 0, f"/proc/{pid}/limits: {name}"
-                )
+                file, own = f"/proc/{pid}/limits", name.removeprefix("Max ")
+                yield cgroups.Memory(int(soft), _kib(status, field), 0, file, own)
 
 
 def _stack_pointers(pid: int) -> list[int]:
     """Return where the stacks of waiting threads are; of one that runs the kernel does not say."""
-    try:
-        tasks = os.listdir(_PROC / str(pid) / "task")
-    except OSError:
-        return []
-    said = (read_file(pid, f"task/{task}/syscall").split() for task in tasks)
+    said = (read_file(pid, f"task/{task}/syscall").split() for task in threads(pid))
     return [int(each[-2], 16) for each in said if len(each) >= 2 and each[-2].startswith(b"0x")]
