@@ -14,6 +14,7 @@ HANG_S := 600
 # Nothing that a person's environment holds may change what is tested.
 unexport HEAPFIT_OPTIONS HEAPFIT_HOME HEAPFIT_LIBRARY HEAPFIT_POOLS_LIBRARY HEAPFIT_HARDENED_LIBRARY HEAPFIT_RECORD_LIBRARY
 unexport HEAPFIT_RECORD HEAPFIT_TRACE_MEMORY LD_PRELOAD LD_LIBRARY_PATH GLIBC_TUNABLES MALLOC_ARENA_MAX MALLOC_CONF MALLOC_PERTURB_
+unexport MALLOC_MMAP_THRESHOLD_ MALLOC_TRIM_THRESHOLD_ MALLOC_TOP_PAD_ PYTHONMALLOC
 unexport CTEST_PARALLEL_LEVEL GTEST_FILTER GTEST_REPEAT GTEST_SHUFFLE GTEST_TOTAL_SHARDS PYTEST_ADDOPTS PYTHONDONTWRITEBYTECODE
 unexport ASAN_OPTIONS LSAN_OPTIONS TSAN_OPTIONS UBSAN_OPTIONS
 # `make` of a test program is none of this one's parts.
@@ -43,6 +44,7 @@ results:
 # ---- what is installed and built ------------------------------------------------------------------------------------------
 
 packages:
+	@mkdir -p build
 	@scripts/apt-install $(sort $(BUILD_PACKAGES) $(PHP_PACKAGES) $(CARGO_PACKAGES) $(PROGRAM_PACKAGES))
 
 packages-all: packages
@@ -68,10 +70,10 @@ libraries: packages
 # ---- the gate: of every part something, by behaviour alone ----------------------------------------------------------------
 
 gate-native: libraries
-	@$(call build,release,gate_tests); $(call ctest_run,release,-L gate)
+	@$(call build,release,gate_tests); $(call ctest_run,release,-L gate --parallel 1)
 
 gate-asan: packages
-	@$(call configure,asan); $(call build,asan,gate_tests); $(call ctest_run,asan,-L gate)
+	@$(call configure,asan); $(call build,asan,gate_tests); $(call ctest_run,asan,-L gate --parallel 1)
 
 pytest = PYTHONPATH=lab $(VENV)/bin/python -m pytest --timeout $(HANG_S) --quiet --no-header -p no:cacheprovider \
   --junitxml $(RESULTS)/$@.xml

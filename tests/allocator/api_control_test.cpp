@@ -247,6 +247,7 @@ TEST_F(Control, TellsTheLedger)
     EXPECT_GT(resident["file"], 0);
 }
 
+#ifdef HEAPFIT_TEST_FULL // only root can be another user
 TEST_F(Control, IsRefusedToOtherUsers)
 {
     if (geteuid() != 0) GTEST_SKIP() << "only root can be another user";
@@ -263,6 +264,7 @@ TEST_F(Control, IsRefusedToOtherUsers)
     EXPECT_EQ(status, 0);
     EXPECT_EQ(ask(pid(), "get decay_ms"), R"({"ok":true,"name":"decay_ms","value":"500"})");
 }
+#endif
 
 TEST(ControlOff, IsTheDefault)
 {
@@ -313,6 +315,7 @@ TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
     EXPECT_EQ(subject.end(), 0);
 }
 
+#ifdef HEAPFIT_TEST_FULL
 TEST(ControlOfPrivilegedPrograms, IsOff)
 {
     if (HEAPFIT_TEST_SANITIZED) GTEST_SKIP() << "sanitizers look at their process by means that such a one has not";
@@ -334,6 +337,7 @@ TEST(ControlOfPrivilegedPrograms, IsOff)
     }
     EXPECT_EQ(system(("rm -r " + std::string(folder)).c_str()), 0);
 }
+#endif
 
 TEST_F(ControlOfBusyThreads, SetsEveryLiveOption)
 {

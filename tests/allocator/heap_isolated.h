@@ -9,7 +9,7 @@
 namespace isolated
 {
 
-enum : int { PASSED = 0, FAILED = 1 };
+enum : int { PASSED = 0, FAILED = 1, SKIPPED = 2 };
 // A child that hangs is ended by SIGALRM; before CTest ends the test, whose limit is HEAPFIT_TEST_TIMEOUT.
 constexpr unsigned TIMEOUT_SECONDS = 500;
 
@@ -21,7 +21,8 @@ template <typename Body> int run_child(Body body)
         alarm(TIMEOUT_SECONDS);
         body();
         std::fflush(nullptr);
-        _exit(::testing::Test::HasFailure() ? FAILED : PASSED);
+        if (::testing::Test::HasFailure()) _exit(FAILED);
+        _exit(::testing::Test::IsSkipped() ? SKIPPED : PASSED);
     }
     int status = -1;
     if (child > 0) waitpid(child, &status, 0);
@@ -33,6 +34,7 @@ template <typename Body> void expect_passes(Body body)
 {
     int status = run_child(body);
     EXPECT_TRUE(WIFEXITED(status)) << "the child was ended by signal " << WTERMSIG(status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == SKIPPED) GTEST_SKIP() << "the child says why, above";
     if (WIFEXITED(status)) {
         EXPECT_EQ(PASSED, WEXITSTATUS(status)) << "the child's expectations failed, see above";
     }

@@ -89,6 +89,7 @@ TEST(LimitsAbsurd, MoreThanTheReservation)
     });
 }
 
+#ifdef HEAPFIT_TEST_FULL
 // Under its usual rule the kernel refuses at once what is more than all memory and swap.
 TEST(LimitsAbsurd, WithinTheReservationButMoreThanTheKernelGives)
 {
@@ -97,6 +98,7 @@ TEST(LimitsAbsurd, WithinTheReservationButMoreThanTheKernelGives)
     if (rule == "1") GTEST_SKIP() << "this kernel gives whatever is asked for (vm.overcommit_memory)";
     expect_nothing_given_up([] { expect_refused(8 * platform_physical_memory()); });
 }
+#endif
 
 // What can fit is given room as before: here all of the reservation, in pieces and then at once.
 TEST(LimitsAbsurd, ARequestThatFitsOnceAllIsGivenBackIsServed)

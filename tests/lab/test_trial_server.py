@@ -40,6 +40,7 @@ def test_only_the_server_has_the_allocator(tmp_path: Path) -> None:
     assert trial.status is TrialStatus.OK, trial.reason
 
 
+@pytest.mark.full
 @pytest.mark.skipif(allowed_cores() < 2, reason="needs a core for each side")
 def test_server_and_client_run_apart(tmp_path: Path) -> None:
     first, *rest = sorted(os.sched_getaffinity(0))
