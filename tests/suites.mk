@@ -27,7 +27,7 @@ CARGO_PACKAGES := $(if $(shell command -v cargo),,cargo-web)
 PROGRAM_PACKAGES := git iso-codes perl php-cli redis-server redis-tools sqlite3 valgrind
 
 GATE := gate-native gate-asan gate-lab gate-commands gate-programs gate-php gate-rust
-FULL := native alone asan tsan debug clang aarch64 musl fuzz lab programs musl-programs php rust scripts wheel
+FULL := native alone asan tsan debug clang aarch64 musl fuzz lab programs musl-programs php rust wheel
 
 .PHONY: gate all $(GATE) $(FULL) packages packages-all libraries requirements requirements-all results
 
@@ -81,7 +81,7 @@ pytest = PYTHONPATH=lab $(VENV)/bin/python -m pytest --timeout $(HANG_S) --quiet
 gate_tests = gate or not full
 
 gate-lab: libraries requirements
-	@$(pytest) -m "$(gate_tests)" --ignore-glob 'tests/lab/test_cli_*' tests/lab tests/scripts
+	@$(pytest) -m "$(gate_tests)" --ignore-glob 'tests/lab/test_cli_*' tests/lab
 
 gate-commands: libraries requirements
 	@$(pytest) -m "$(gate_tests)" tests/lab/test_cli_*.py
@@ -128,9 +128,6 @@ php: libraries requirements-all packages-all
 
 rust: packages-all
 	@$(PYTHON) integrations/rust/test.py $(RESULTS)/$@.xml
-
-scripts: libraries requirements-all
-	@$(pytest) tests/scripts
 
 wheel: requirements-all packages-all
 	@$(pytest) tests/wheel

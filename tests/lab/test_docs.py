@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import heapfit
 import pytest
 import typer
 from heapfit.catalogue import resolve_workload
@@ -307,6 +308,10 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         text = page.read_text(encoding="utf-8")
         for name, content in blocks.items():
             assert text == update_docs.replaced(text, name, content()), f"{page_id(page)}: {name}"
+
+
+def test_the_debian_packages_have_the_projects_version() -> None:
+    assert (ROOT / "debian/changelog").read_text().startswith(f"heapfit ({heapfit.__version__}) ")
 
 
 def options(command: Any) -> Iterator[Any]:
