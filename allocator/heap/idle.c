@@ -231,11 +231,24 @@ static enum chores_left spans_tend(struct heap *heap, uint64_t now, uint32_t age
     return heap->rest_done ? CHORES_NONE : CHORES_NOW;
 }
 
+/* A real-time thread would have to wait for us as long as other such threads take our processor. Nothing is left to do until it has
+ * been on a slow path again. */
+static bool is_left_to_real_time(struct heap *heap)
+{
+    /* Relaxed, both: written under the registry's lock; and only to be compared. */
+    if (!platform_thread_is_real_time(atomic_load_explicit(&heap->thread, memory_order_relaxed))) return false;
+    heap->rest_done = true;
+    heap->rest_runs = false;
+    heap->inbox_seen = atomic_load_explicit(&heap->inbox, memory_order_relaxed);
+    return true;
+}
+
 enum chores_left idle_tend(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain, struct heap **lent)
 {
     uint32_t entries;
     enum chores_left left = look_at_rest(heap, now, age_ms, &entries);
     if (left != CHORES_NOW) return left;
+    if (is_left_to_real_time(heap)) return CHORES_NONE;
     enum platform_sleep sleep = lent == NULL ? THREAD_IS_ELSEWHERE : heap_sleep(heap);
     bool runs_on = heap->rest_runs && sleep == THREAD_RUNS;
     if (runs_on && heap->rest_done && inbox_left(heap, now, age_ms) != CHORES_NOW) return CHORES_LATER;

@@ -447,13 +447,26 @@ static bool policy_set(int policy)
     return platform_call(SYS_sched_setscheduler, 0, policy, &none) == 0;
 }
 
+static bool is_real_time(int policy)
+{
+    enum { DEADLINE = 6 }; /* SCHED_DEADLINE, of linux/sched.h */
+    return policy == SCHED_FIFO || policy == SCHED_RR || policy == DEADLINE;
+}
+
+bool platform_thread_is_real_time(int32_t thread)
+{
+    int saved = errno;
+    bool is = is_real_time(policy_of(thread));
+    errno = saved;
+    return is;
+}
+
 /* What it has of the thread that started it, which may be bound to a processor and come before all others there, is not for this
  * one: it runs where the first thread may, as what has no deadline. Where the kernel refuses, it stays as it is. */
 static void leave_to_others(void)
 {
     struct processors of_the_first;
-    int policy = policy_of(0);
-    if (policy == SCHED_FIFO || policy == SCHED_RR) policy_set(SCHED_OTHER);
+    if (is_real_time(policy_of(0))) policy_set(SCHED_OTHER);
     if (processors_of(platform_process_number(), &of_the_first))
         platform_call(SYS_sched_setaffinity, 0, sizeof of_the_first.words, of_the_first.words);
 }

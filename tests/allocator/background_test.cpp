@@ -12,6 +12,7 @@ static std::atomic<int> threads_started;
 static std::atomic<bool> signal_comes_at_start; // of the next thread: SIGUSR1, to whoever starts it
 static std::atomic<uint64_t> clock_ahead_ms;
 static std::atomic<int> threads_asked_about; // whether they sleep
+static std::atomic<bool> threads_are_real_time;
 
 extern "C" {
 uint64_t __real_platform_clock_ms(void);
@@ -31,6 +32,11 @@ int __wrap_platform_thread_sleep(int32_t number, const void *local)
 {
     threads_asked_about++;
     return __real_platform_thread_sleep(number, local);
+}
+bool __real_platform_thread_is_real_time(int32_t number);
+bool __wrap_platform_thread_is_real_time(int32_t number)
+{
+    return threads_are_real_time || __real_platform_thread_is_real_time(number);
 }
 }
 
@@ -359,6 +365,24 @@ TEST(Background, LeavesThreadsThatSleepTheirHeapsUnlessItIsOn)
             EXPECT_TRUE(comes_true([before] { return before - resident() >= THREADS * MIB / 2; }));
             usleep(2'000'000); // what is done besides is done by then
             EXPECT_EQ(0, threads_asked_about);
+        });
+}
+
+// One that woke in the midst of it would wait for a thread that is not let run.
+TEST(Background, LeavesRealTimeThreadsTheirHeaps)
+{
+    for (bool is_real_time : {false, true})
+        isolated::expect_passes([is_real_time] {
+            threads_are_real_time = is_real_time;
+            hf_option_set("background", "off"); // so that malloc_trim alone sees to them
+            constexpr size_t THREADS = 30;
+            Sleepers sleepers(THREADS, [] {
+                static thread_local Burst burst;
+                burst.run();
+            });
+            size_t before = resident();
+            malloc_trim(0);
+            EXPECT_EQ(before - resident() < THREADS * MIB / 2, is_real_time) << before - resident();
         });
 }
 

@@ -251,5 +251,30 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
         told = content(profile)
         [fact] = [each.note for each in told.facts if each.label == "Allocations"]
         [rate] = [each for each in told.sections if each.name == "rate"]
-        for sentence in (*fact.split(", "), rate.sentences[0].lower()):
+        for sentence in (fact.split(", ")[0], rate.sentences[0].lower()):
             assert ("about " in sentence) is is_estimate, sentence
+    # Of a step of the course, a sample has one or two.
+    assert exact.totals.per_second_most
+    tables = program(many(100, 64, 1), sample=512 * KIB)
+    assert profile_of(tmp_path / "x", tables).totals.per_second_most is None
+
+
+@pytest.mark.parametrize(
+    ("kept", "began_late", "grown", "says", "is_said_to_leak"),
+    [
+        (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB while it was recorded", True),
+        (2000, True, 100 * KIB, "this is a leak or a cache without a limit", True),
+        (2000, True, 50 * KIB, "but resident memory grew by no more than 50 KiB", False),
+        (200, True, 100 * KIB, "too little to tell", False),
+    ],
+)
+def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
+    tmp_path: Path, kept: int, began_late: bool, grown: int, says: str, is_said_to_leak: bool
+) -> None:
+    """A recording of 60 s of a growing service said that a leak is not known."""
+    tables = held(*lasting(kept), Block(16, 2_000_000))
+    tables.resident = tables.anonymous = {0: MIB, 1_900_000: MIB + grown}
+    whole = profile_of(tmp_path / "x", tables)
+    found = advice(as_recorded(whole, ended_early=True, began_late=began_late))["end"]
+    assert says in found.sentence
+    assert found.act is is_said_to_leak

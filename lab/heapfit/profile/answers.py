@@ -195,8 +195,8 @@ def _facts(profile: Profile) -> list[Fact]:
         Fact(
             "Allocations",
             objects_with_error(totals.allocations),
-            f"{about}{count(totals.per_second or 0.0)}/s, "
-            f"{about}{count(totals.per_second_most or 0.0)}/s at the busiest",
+            f"{about}{count(totals.per_second or 0.0)}/s"
+            + (f", {count(most)}/s at the busiest" if (most := totals.per_second_most) else ""),
         ),
         Fact(
             "Asked for",
@@ -387,7 +387,7 @@ def _rate(profile: Profile) -> list[str]:
     if totals.per_second is None:
         return ["The recording has no length."]
     most, about = totals.per_second_most, _about(profile)
-    peak = "" if most is None else f", {about}{count(most)} in the busiest step of the figure"
+    peak = "" if most is None else f", {count(most)} in the busiest step of the figure"
     said = f"{about}{count(totals.per_second)} allocations a second on average{peak}."
     return [capitalised(said)]
 
@@ -612,14 +612,8 @@ _SHAPES = {
     "end": _Shape("What is left at the end", _end, memory.end, tables.end, beside=True),
 }
 
-# In place of the last: what a program would have freed yet nobody knows.
-_OF_A_PART = replace(
-    _SHAPES["end"],
-    title="What was live when the recording ended",
-    advice=lambda _profile, _trace: none(
-        "Whether any of it is a leak is not known: the recording ended before the program did."
-    ),
-)
+# In place of the last, where the program went on.
+_OF_A_PART = replace(_SHAPES["end"], title="What was live when the recording ended")
 
 
 def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:

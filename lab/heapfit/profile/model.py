@@ -91,7 +91,8 @@ class Totals(Record):
     lost_events: int
     mean_size: float | None
     per_second: float | None  # allocations, while recorded
-    per_second_most: float | None  # in the busiest step of a recording's course
+    # In the busiest step of a recording's course; a sample has too few in a step to tell.
+    per_second_most: float | None
     calls: list[Calls]
     calloc: Amount
     calloc_share: float | None  # of the objects

@@ -13,6 +13,7 @@ from heapfit.profile.advice import (
     S,
     began_late,
     do,
+    ended_early,
     given,
     mend,
     none,
@@ -277,6 +278,9 @@ _HARDLY_FREED = 0.05
 _LEAK_SHARE = 0.1
 _LEAK_OBJECTS = 100
 _LEAK_BYTES = 64 * KIB
+# Of what a site has gained, the part by which resident memory must have grown in the meantime:
+# less, and what was freed of older blocks, which the recording does not know, has taken it up.
+_STAYED = 0.5
 
 
 def end(profile: Profile, trace: str) -> Advice:
@@ -292,6 +296,8 @@ def end(profile: Profile, trace: str) -> Advice:
     ]
     if growing:
         first = max(growing, key=lambda each: each.amount.bytes)
+        if ended_early(profile):
+            return _grew(first, profile)
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
             f"{percent(first.late_share)} of it came in the later half of all allocations. "
@@ -309,9 +315,35 @@ def end(profile: Profile, trace: str) -> Advice:
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes)))
+    if ended_early(profile):
+        return none(
+            "No sign of a leak: no call site with a large part of it kept allocating what was not "
+            "freed before the recording ended. One that grows more slowly takes a longer recording."
+        )
     if not leaks.amount.objects:
         return none("Nothing to do: nothing is left.")
     return none("Nothing to do: no large part of what lives at the end was allocated late.")
+
+
+def _grew(site: LeakSite, profile: Profile) -> Advice:
+    """What a site is that went on allocating until a recording ended before its program did."""
+    held = (
+        f"{site.name} allocated {size(site.amount.bytes)} while it was recorded that was still "
+        f"live when the recording ended, {percent(site.late_share)} of it in the later half of all "
+        "allocations"
+    )
+    seen = [_resident(each) for each in profile.recordings]
+    gained = sum(each[-1] - each[0] for each in seen if each)
+    if began_late(profile) and any(seen) and gained < _STAYED * site.amount.bytes:
+        return none(
+            f"{held}, but resident memory grew by no more than {size(max(gained, 0))}: blocks that "
+            "were allocated before the recording may have been freed in return. Record for longer "
+            "to see whether these are freed, too."
+        )
+    return mend(
+        f"{held}. If the program does not free it later, this is a leak or a cache without a "
+        "limit: fix it in the program; another allocator will not help."
+    )
 
 
 def _no_leak(site: LeakSite) -> str:

@@ -88,6 +88,8 @@ def _calls(tally: Tally, everything: Row) -> list[Calls]:
 
 
 def _busiest(tally: Tally) -> float | None:
+    if any(each.recording.sample for each in tally.recordings):
+        return None
     courses = [each.recording.course for each in tally.recordings]
     return max(
         (max(each.allocations, default=0) * _NS_PER_S / each.step_ns for each in courses),
