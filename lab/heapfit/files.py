@@ -8,9 +8,16 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+
+
+def free_name(path: Path) -> Path:
+    """Return `path`, or the first with a number that is not there yet: a.hft, a-2.hft, a-3.hft."""
+    numbered = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(each for each in chain([path], numbered) if not os.path.lexists(each))
 
 
 def unfinished_name(path: Path) -> Path:

@@ -6,11 +6,13 @@ library only: this is looked at in front of the user's program, see `cli.quick`.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import stat
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -26,9 +28,12 @@ _SECTION = struct.Struct("<4xI16xQQI12x8x")  # sh_type, sh_offset, sh_size, sh_l
 _SYMBOL = struct.Struct("<I2xH16x")  # st_name, st_shndx
 _LOADED = 1  # PT_LOAD
 _LOADER_SEGMENT = 3  # PT_INTERP
-_DYNAMIC_SYMBOLS = 11  # SHT_DYNSYM
+_ENTRY = struct.Struct("<qQ")  # d_tag, d_val
+_DYNAMIC, _DYNAMIC_SYMBOLS = 6, 11  # SHT_DYNAMIC, SHT_DYNSYM
+_NEEDED = 1  # DT_NEEDED
 _UNDEFINED = 0  # SHN_UNDEF
-_MALLOC = b"malloc\0"
+_MALLOC = re.compile(rb"(?=malloc\0)")
+_LARGEST_PART = 256 << 20  # of a file that was not made to confuse
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
@@ -42,6 +47,7 @@ class Elf:
     loader: Path | None
     has_malloc: bool  # for others, too
     zeros: int  # bytes of variables that are not in the file (.bss)
+    needed: tuple[str, ...]  # libraries that the loader loads for it, in this order
 
 
 def read(path: Path) -> Elf | None:
@@ -49,11 +55,21 @@ def read(path: Path) -> Elf | None:
 
     Raises OSError when it cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         try:
             return _read(file)
         except (struct.error, ValueError, IndexError):  # cut off, or made to confuse
             return None
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file of somebody else's; OSError where it is none that ends, such as a pipe, in whose
+    place a process may have put it since."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
 
 
 def _read(file: BinaryIO) -> Elf | None:
@@ -69,7 +85,8 @@ def _read(file: BinaryIO) -> Elf | None:
         for kind, _, in_file, in_memory in _SEGMENT.iter_unpack(segments)
         if kind == _LOADED
     )
-    return Elf(_loader(file, segments), _has_malloc(file, sections), zeros)
+    tables = list(_SECTION.iter_unpack(sections))
+    return Elf(_loader(file, segments), _has_malloc(file, tables), zeros, _needed(file, tables))
 
 
 def _loader(file: BinaryIO, segments: bytes) -> Path | None:
@@ -79,18 +96,36 @@ def _loader(file: BinaryIO, segments: bytes) -> Path | None:
     return None
 
 
-def _has_malloc(file: BinaryIO, sections: bytes) -> bool:
-    tables = list(_SECTION.iter_unpack(sections))
+_Sections = list[tuple[int, int, int, int]]
+
+
+def _with_names(file: BinaryIO, tables: _Sections, wanted: int) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the contents of sections of a kind, and the names that they refer to."""
     for kind, offset, size, names_index in tables:
-        if kind == _DYNAMIC_SYMBOLS:
-            names = _part(file, *tables[names_index][1:3])
-            symbols = _SYMBOL.iter_unpack(_part(file, offset, size))
-            if any(at != _UNDEFINED and names.startswith(_MALLOC, name) for name, at in symbols):
-                return True
+        if kind == wanted:
+            yield _part(file, offset, size), _part(file, *tables[names_index][1:3])
+
+
+def _has_malloc(file: BinaryIO, tables: _Sections) -> bool:
+    for symbols, names in _with_names(file, tables, _DYNAMIC_SYMBOLS):
+        wanted = {each.start() for each in _MALLOC.finditer(names)}
+        if any(name in wanted and at != _UNDEFINED for name, at in _SYMBOL.iter_unpack(symbols)):
+            return True
     return False
 
 
+def _needed(file: BinaryIO, tables: _Sections) -> tuple[str, ...]:
+    return tuple(
+        names[at : names.index(b"\0", at)].decode()
+        for entries, names in _with_names(file, tables, _DYNAMIC)
+        for tag, at in _ENTRY.iter_unpack(entries)
+        if tag == _NEEDED
+    )
+
+
 def _part(file: BinaryIO, offset: int, size: int) -> bytes:
+    if size > _LARGEST_PART:
+        raise ValueError("too large to be true")
     file.seek(offset)  # which some file systems allow behind any end
     part = file.read(size)
     if len(part) < size:

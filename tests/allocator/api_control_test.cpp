@@ -13,7 +13,7 @@ namespace
 {
 
 constexpr int patience_ms = 60000; // for what comes at once unless the machine is very busy
-constexpr uid_t nobody = 65534;
+[[maybe_unused]] constexpr uid_t nobody = 65534; // in the full run
 
 std::pair<sockaddr_un, socklen_t> address_of(pid_t pid)
 {

@@ -138,12 +138,12 @@ def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_i
     )
     shown = content(found)
     assert shown.problems[0].startswith(
-        "The recording began in the middle of the process, when 230 MiB of its own memory was"
+        "The recording started while the process was running, when 230 MiB of its own memory was"
     )
     assert "resident" not in shown.headline
     assert not shown.proposals
     advised = {each.name: each.advice.sentence for each in shown.sections}
-    assert advised["memory"].startswith("No advice can be given: the recording began in the middle")
+    assert advised["memory"].startswith("No advice: the recording started after the process did")
     assert advised["peak"].startswith("No advice can be given: this is the peak of what was")
 
 

@@ -13,6 +13,7 @@ from heapfit.errors import UsageError
 
 _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
+_LONGEST_S = 366 * 24 * 3600
 _UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 _PID_MAX = 1 << 22  # The kernel gives out none beyond.
 
@@ -132,21 +133,24 @@ def time_span(text: str, option: str) -> float:
     (90.0, 5400.0)
     """
     span_s = time_ns(text, option) / 1e9
-    if not span_s:
-        raise UsageError(f"{option} takes a time of more than nothing, not {text!r}")
+    if not 0 < span_s <= _LONGEST_S:
+        raise UsageError(f"{option} takes a time above 0 and of at most a year, not {text!r}")
     return span_s
 
 
-def process_number(word: str) -> int:
+def process_number(
+    word: str, where: str = "heapfit top shows the processes that can be watched"
+) -> int:
     """Return the number of a process; UsageError says where to find it.
 
     >>> process_number("4711")
     4711
     """
+    several = word.split()
+    if len(several) > 1 and all(each.isdecimal() for each in several):
+        raise UsageError(f"{len(several)} processes ({', '.join(several)}); name one of them")
     if not word.isdecimal() or not 0 < int(word) <= _PID_MAX:
-        raise UsageError(
-            f"{word!r} is not a process ID; heapfit top shows the processes that can be watched"
-        )
+        raise UsageError(f"{word!r} is not a process ID; {where}")
     return int(word)
 
 

@@ -66,6 +66,8 @@ def _wrapped(line: str) -> str:
 
 def _with_output_closed(work: Callable[[], int]) -> int:
     """Do `work`, then flush: a full disk or a reader that has left must show here, not at exit."""
+    if sys.stdout is None:  # The descriptor was closed when the program started.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     try:
         exit_code = work()
         sys.stdout.flush()

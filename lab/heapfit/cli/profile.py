@@ -102,7 +102,7 @@ def profile(
     on: On = None,
     as_json: AsJson = False,
 ) -> None:
-    """Characterise a program's use of its heap: sizes, rates, lifetimes, threads, sites, waste.
+    """Show how a program uses its heap: which code holds the memory, sizes, lifetimes, threads.
 
     Several traces are combined into one profile. A program is recorded first, with its output on
     standard error. Sizes are those that the program asked for. With --against, the comparison of

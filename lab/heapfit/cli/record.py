@@ -131,18 +131,19 @@ def record(
 ) -> None:
     """Run a program and record everything that it does with its heap; its output is not touched.
 
-    Of a workload, a server is driven as by compare, and the process is kept that did most with its
-    heap; with --attach-children, FILE.1, FILE.2 and so on are of the others.
+    If a workload is a server, it is put under load as in heapfit compare, and the recording of the
+    process that used its heap most is kept; with --attach-children, FILE.1, FILE.2 and so on are
+    those of the others.
 
     The exit code and the signals are the program's own. Its children are recorded only with
     --attach-children, each into FILE.PID. To stop sooner, or begin later, use heapfit ctl PID
     record. With --json, a description of what was written is printed, and the program's own output
     goes to standard error.
 
-    With --pid, a running process is recorded that was not prepared for it: the recorder is loaded
-    into the process, which stands still for some milliseconds, and goes idle at the end. Blocks
-    allocated earlier count when they are freed. It must be a 64-bit x86 process with glibc and
-    without a seccomp filter, and you must be allowed to trace it.
+    With --pid, a process is recorded that is running already. The recorder is loaded into it, which
+    stops it for some milliseconds, and stays there without doing anything afterwards. Of blocks
+    that were allocated earlier, only the free is recorded. It must be a 64-bit x86 process with
+    glibc and without a seccomp filter, and you must be allowed to trace it.
     """
     if pid is not None:
         _refuse_beside_pid(name, context, children, later, objects, allocator)

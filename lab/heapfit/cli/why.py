@@ -12,7 +12,7 @@ from rich.text import Text
 from heapfit.cli.arguments import AsJson, process_number, time_span
 from heapfit.cli.commands import new_app
 from heapfit.cli.output import print_json, results, say, table
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.text import capitalised, counted, part_of, size, visible
 
 if TYPE_CHECKING:
@@ -41,24 +41,25 @@ def why(
         typer.Option(metavar="TIME", help="Look again after this time, and say what has grown."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Also show what holds little, and the evidence.")
+        bool, typer.Option("--all", help="Also show small parts, and the evidence.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say what holds the resident memory of a running process, and what to do next.
 
     Only /proc is read: the process may run under any allocator, needs no preparation, and does not
-    stop. A process under heapfit that was started with --control says more of its heap; with the
-    option sample, also which call sites hold the free memory that cannot go back.
+    stop. If it runs under heapfit and was started with --control, its heap is broken down, too;
+    with the option sample, call sites are named that keep free memory from being returned.
     """
     from heapfit.live.processes import largest
     from heapfit.why import findings, grown, read
-    from heapfit.why.reading import changed
 
     if pid is None:
+        if watch is not None or every:
+            raise UsageError("which process? --watch and --all take a PID; heapfit why lists some")
         _list(largest(_LISTED), as_json)
         return
-    number = process_number(pid)
+    number = process_number(pid, "heapfit why lists the largest processes")
     reading = read(number, lambda so_far: say(f"{so_far:,} mappings read so far"))
     growth = None
     if watch is not None:
@@ -66,7 +67,7 @@ def why(
         say(f"looking again in {wait_s:g} s")
         time.sleep(wait_s)
         before, reading = reading, read(number)
-        if changed(before, reading):
+        if before.run != reading.run:
             raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
     found = findings(reading)
@@ -84,7 +85,7 @@ def _list(found: list[tuple[Process, int]], as_json: bool) -> None:
     for each, held in found:
         rows.add_row(str(each.pid), size(held), Text(each.command_line[:_LONGEST]))
     results.print(rows)
-    results.print("One of them: heapfit why PID", highlight=False)
+    results.print("For details of one: heapfit why PID", highlight=False)
 
 
 def _described(reading: Reading, found: list[Finding], growth: list[Growth] | None) -> Any:
@@ -128,7 +129,7 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
     rows = table(column, "of all", "what it is", right=[column, "of all"])
     for each in found:
         if each.size >= least and not each.of_all:
-            likely = " (by its place)" if each.likely and every else ""
+            likely = " (likely)" if each.likely and every else ""
             share = part_of(each.size, held)
             rows.add_row(size(each.size), share, Text(visible(f"{each.title}{likely}")))
     results.print()
@@ -146,10 +147,8 @@ def _show_growth(growth: list[Growth]) -> None:
     if not grown:
         _print("Nothing has grown meanwhile.", "bold")
     for each in grown[:_MOST_GROWN]:
-        _print(
-            f"grown by {size(each.gained)}, from {size(each.before)}: {each.title}",
-            "bold",
-        )
+        what = f"{capitalised(each.title)} grew by {size(each.gained)}, from {size(each.before)}."
+        _print(what, "bold")
 
 
 def _tell(finding: Finding, every: bool, said: set[str]) -> None:

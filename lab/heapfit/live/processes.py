@@ -241,11 +241,14 @@ def started_as(process: Process) -> str:
     """Return the words that started a process, as far as they are known: of one that has changed
     its title, as servers do, the program's file is."""
     words = process.command
-    if words and " " in words[0] and shutil.which(words[0]) is None:
+    name = words[0] if words else ""
+    if name.startswith("-") or (" " in name and shutil.which(name) is None):
         try:
-            return f"{shlex.quote(os.readlink(f'/proc/{process.pid}/exe'))} ARGUMENTS"
+            file = os.readlink(f"/proc/{process.pid}/exe").removesuffix(" (deleted)")
         except OSError:
             return "COMMAND"
+        # A dash is what login gives a shell; the rest is still what it was given.
+        words = (file, *words[1:]) if name.startswith("-") else (file, "ARGUMENTS")
     command = shlex.join(words)
     if not command.isprintable() or len(command) > _LONGEST_COMMAND:
         command = ""
@@ -272,7 +275,7 @@ def _library(pid: int) -> str | None:
 
 def _libraries(pid: int) -> list[str]:
     """Return the file names of what is mapped into a process."""
-    lines = read_file(pid, "maps").decode(errors="replace").splitlines()
+    lines = read_file(pid, "maps").decode(errors="replace").split("\n")
     return [line.removesuffix(" (deleted)").rpartition("/")[2] for line in lines]
 
 
@@ -297,6 +300,14 @@ def read_file(pid: int, name: str) -> bytes:
 def environment_of(pid: int) -> dict[str, str]:
     """Return the variables that a process was started with, as far as they may be read."""
     return dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
+
+
+def preload_of(pid: int) -> str | None:
+    """Return the LD_PRELOAD that a process was started with; None where its variables may not be
+    read, or it has written something else over them, as those do that set a long title."""
+    given = words(read_file(pid, "environ"))
+    whole = given and all("=" in each for each in given)
+    return environment_of(pid).get("LD_PRELOAD", "") if whole else None
 
 
 def words(raw: bytes) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from heapfit.profile import tables
 from heapfit.profile.advice import (
+    MIB,
     Advice,
     began_late,
     calls,
@@ -44,7 +45,7 @@ from heapfit.profile.words import (
 )
 from heapfit.text import capitalised, counted, join_words
 
-NOTHING_TO_DO = "No option, pool or other allocator is called for."
+NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
 # A longer command line, such as one with a script in it, tells no more.
@@ -215,12 +216,24 @@ def _facts(profile: Profile) -> list[Fact]:
             bytes_with_error(profile.leaks.amount),
             f"{count(profile.leaks.amount.objects)} blocks{of_it}",
         ),
+        *_pinner(profile),
         *_holder(profile),
         Fact(
             "Freed by another thread", _share(profile.sharing.remote_share), "of the freed blocks"
         ),
         *([] if sampled(profile.recordings) else [_short_lived(profile)]),
     ]
+
+
+def _pinner(profile: Profile) -> list[Fact]:
+    """Return whose few blocks keep most free memory, where that is more than what is live."""
+    pinned = profile.pinned
+    if not pinned.sites or pinned.bytes < max(MIB, 2 * pinned.amount.bytes):
+        return []
+    first = pinned.sites[0]
+    live = bytes_with_error(first.amount)
+    note = f"{first.name}: so much is free on pages with {live} of its blocks"
+    return [Fact("Keeps free memory", size(first.bytes), note)]
 
 
 def _holder(profile: Profile) -> list[Fact]:
@@ -341,14 +354,15 @@ def _pinned(profile: Profile) -> list[str]:
         return ["At the moments that were looked at, live blocks held no free memory."]
     when = "" if pinned.at_ns is None else f"After {span(pinned.at_ns)} "
     sentences = [
-        f"{when}{size(pinned.bytes)} were free on pages with live blocks, beside "
-        f"{size(pinned.amount.bytes)} of these: the most at the moments that were looked at."
+        f"{when}{size(pinned.bytes)} of free memory shared pages with only "
+        f"{size(pinned.amount.bytes)} of live blocks: the most at the moments that were looked at."
     ]
     if pinned.sites and profile.sites.recorded:
         first = pinned.sites[0]
         sentences.append(
-            f"{size(first.bytes)} of it is held by {size(first.amount.bytes)} of blocks that "
-            f"{first.name} allocates, {span(first.mean_age_ns)} old on average then."
+            f"{size(first.amount.bytes)} of blocks that {first.name} allocates keep "
+            f"{size(first.bytes)} of it from being returned; they were "
+            f"{span(first.mean_age_ns)} old on average."
         )
     return sentences
 

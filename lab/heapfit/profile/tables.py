@@ -334,12 +334,22 @@ def _by_place(
 def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
     """Who allocated: the innermost call that tells the rows apart, and below it the whole chain.
 
-    A call that leads several of the rows is a wrapper of malloc, as far as they are concerned.
+    A call that leads several of the rows, from different functions, is a wrapper of malloc, as far
+    as they are concerned.
+
+    >>> [cell.text for cell in _places([["new", "a (x.c:1)"], ["new", "b (x.c:9)"], ["f", "main"]])]
+    ['a (x.c:1)', 'b (x.c:9)', 'f']
+    >>> [cell.text for cell in _places([["f", "main (x.c:1)"], ["f", "main (x.c:9)"]])]
+    ['f < main (x.c:1)', 'f < main (x.c:9)']
     """
     told = [list(chain) for chain in chains]
     for _ in range(_WRAPPERS):
-        leads = Counter(chain[0] for chain in told if chain)
-        told = [chain[1:] if len(chain) > 1 and leads[chain[0]] > 1 else chain for chain in told]
+        callers: dict[str, set[str]] = {}
+        for chain in told:
+            callers.setdefault(chain[0] if chain else "", set()).add(_function(*chain[1:2]))
+        told = [
+            chain[1:] if len(chain) > 1 and len(callers[chain[0]]) > 1 else chain for chain in told
+        ]
     labels = _told_apart([short[0] if short else DASH for short in told], chains)
     return [
         Cell(label, _WITHIN.join(chain), _chain(short, chain))
@@ -347,12 +357,19 @@ def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
     ]
 
 
+def _function(call: str = "") -> str:
+    """Return the function of a call, without the line that it is in."""
+    return call.partition(" (")[0]
+
+
 def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[str]:
     """Return the labels; where several rows have the same one, with the innermost of their calls
-    that differ before it.
+    that differ.
 
     >>> _told_apart(["f", "f", "g"], [["new", "f"], ["zeroed", "f"], ["g"]])
     ['new < f', 'zeroed < f', 'g']
+    >>> _told_apart(["f", "f"], [["f", "g"], ["f", "h"]])
+    ['f < g', 'f < h']
     """
     found = list(labels)
     for label in {label for label in labels if labels.count(label) > 1}:
@@ -360,8 +377,11 @@ def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[
         levels = list(zip_longest(*(chains[row] for row in rows), fillvalue=""))
         calls = max(levels, key=lambda each: len(set(each)), default=())
         if len(set(calls)) > 1:
+            at = levels.index(calls)
             for row, call in zip(rows, calls, strict=True):
-                found[row] = f"{call}{_WITHIN}{label}" if call not in ("", label) else label
+                calls_it = call if label in chains[row][:at] else None
+                pair = [label, calls_it] if calls_it else [call, label]
+                found[row] = _WITHIN.join(pair) if call not in ("", label) else label
     return found
 
 

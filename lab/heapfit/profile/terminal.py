@@ -70,12 +70,12 @@ def _print_proposals(shown: Content, console: Console) -> None:
         if each.advice.feature:
             sections.setdefault(each.advice.feature, []).append(each.title)
     named = [f"{feature} ({'; '.join(titles)})" for feature, titles in sections.items()]
-    own = [each.title.lower() for each in shown.proposals if not each.advice.feature]
+    own = [each.advice.sentence for each in shown.proposals if not each.advice.feature]
     console.print()
     if named:
         print_line(console, f"Worth a try: {', '.join(named)}.", style="bold")
-    if own:
-        print_line(console, f"Worth a look, in the program: {', '.join(own)}.", style="bold")
+    for sentence in own:
+        print_line(console, visible(f"In the program: {sentence}"), style="bold")
     if not shown.proposals:
         print_line(console, NOTHING_TO_DO, style="bold")
 

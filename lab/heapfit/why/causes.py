@@ -22,6 +22,8 @@ _GO_GROWS = 4 << 20
 OF_LIBC = ("glibc", "musl", "")
 
 _SHARED = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")
+# What runtimes call their memory, where the kernel takes names (CONFIG_ANON_VMA_NAME).
+_NAMES = {"Go: ": "go", "Ruby:": "ruby", "zend_alloc": "php", "glibc:": "glibc"}
 _KERNELS = ("[vdso]", "[vvar]", "[vsyscall]", "[vvar_vclock]", "[uprobes]")
 
 
@@ -106,10 +108,14 @@ def _named(mapping: Mapping, place: Place) -> tuple[str, bool] | None:
         return "stacks", False
     if path in _KERNELS:
         return "kernel", False
+    if path.startswith("/dev/zero") and mapping.permissions[3] == "p":
+        return None  # It is anonymous memory by another name.
     if path.startswith(_SHARED) or path.startswith("[anon_shmem"):
         return "shared", False
     if path.startswith("[anon:"):
-        return f"named {path[6:-1]}", False
+        name = path[6:-1].strip()
+        key = next((key for prefix, key in _NAMES.items() if name.startswith(prefix)), None)
+        return None if key == "glibc" else (key or f"named {name}", False)
     if path and not path.startswith("["):
         return ("shared" if mapping.device in place.tmpfs else "files"), False
     return None

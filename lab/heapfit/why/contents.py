@@ -7,8 +7,9 @@ it resident.
 from __future__ import annotations
 
 import os
+import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,30 +64,39 @@ def _spread(places: list[int], most: int) -> list[int]:
     return [places[at * len(places) // number] for at in range(number)]
 
 
-# A chunk of glibc's heap has its size in the second word, with three bits: whether the chunk before
-# is in use, whether it is a mapping of its own, and whether it is of another arena than the main
-# one (malloc/malloc.c). The last one is the rest.
-_SIZE = struct.Struct("<8xQ")
-_IN_USE, _MAPPED, _ALIGNED, _LEAST = 1, 2, 8, 32
-_READ_AT_ONCE = 64 << 10
-_MOST_CHUNKS = 1_000_000  # about a second
-_GROWN = 16 << 20  # while it is read
-# A heap of an arena begins with the arena, the arena's heap before, and its size (malloc/arena.c);
-# the arena itself lies behind that in its first heap.
+# An arena (malloc/malloc.c, since glibc 2.32): the lists of small free chunks, whose links are
+# mangled by their own addresses; the last chunk of its heap, which has never been handed out; and
+# the lists of other free chunks, each a ring that leads through the arena. A chunk has its size in
+# the second word, with three bits, and its link in the third.
+_ARENA, _FAST, _RINGS = struct.Struct("<16x10QQ8x254Q"), 10, 112
+_TOP, _LAST_RING = 96, _RINGS + 126 * 16
+_SIZE_AND_LINK = struct.Struct("<8xQQ")
+_MOST_CHUNKS = 2_000_000  # less than two seconds
+_MOST_PAGES = 4096  # kept while it is read
+_GROWN = 16 << 20  # meanwhile
+_LIBC = re.compile(r"/libc(\.so\.6|-2[.\d]+\.so)( |$)")
+# A heap of an arena begins with the arena's address, the heap before, and its size
+# (malloc/arena.c); the arena itself lies behind that in its first heap.
 _HEAP = struct.Struct("<QQQ")
-_LARGEST_HEAD, _ARENA_STATE = 256, 2200
+_LARGEST_HEAD = 256
+
+
+@dataclass(frozen=True)
+class Heap:
+    """A heap's free bytes, those that are resident at least. Blocks that caches of threads have
+    count as in use. `whole`: all lists of free blocks were read."""
+
+    free: int = 0
+    whole: bool = False
 
 
 @dataclass(frozen=True)
 class Glibc:
-    """What is known of glibc's heaps. `free` is of its main heap and `free_in_arenas` of all other
-    arenas, in resident bytes and at least: blocks that caches of threads have count as in use, as
-    does what lies behind the first million blocks."""
+    """What is known of glibc's heaps: the main one, and those of all other arenas."""
 
-    free: int = 0
-    is_known: bool = False  # of the main heap
+    main: Heap = Heap()
     arenas: int = 0
-    free_in_arenas: int = 0
+    others: Heap = Heap()
 
 
 def is_arena(folder: Path, start: int) -> bool:
@@ -94,7 +104,7 @@ def is_arena(folder: Path, start: int) -> bool:
     try:
         with _opened(folder / "mem") as memory:
             return _heap_at(memory, start) is not None
-    except OSError:
+    except (OSError, struct.error):
         return True
 
 
@@ -105,63 +115,86 @@ def _heap_at(memory: int, start: int) -> tuple[int, int] | None:
     return (arena, size) if is_one and size % _PAGE == 0 else None
 
 
-def glibc(folder: Path, main: Sequence[Mapping], arenas: Sequence[Mapping]) -> Glibc:
-    """Return what glibc's heaps have: the main one's mappings, and those of the other arenas."""
+def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) -> Glibc:
+    """Return what glibc's heaps have: the main one, and those of other arenas, in `arenas`."""
+    main = [each for each in mappings if each.path == "[heap]"]
+    data = [each for each in mappings if _LIBC.search(each.path) and each.permissions == "rw-p"]
+    if any(each.swapped for each in (*main, *arenas)):  # It would have to be read back.
+        return Glibc()
     try:
         with _opened(folder / "mem") as memory:
-            walk = _Walk(memory)
-            whole = bool(main) and main[-1].end - main[0].start == sum(each.size for each in main)
-            free = walk.free(main[0].start, main[-1].end) if whole else None
+            lists = _FreeLists(memory)
+            first = lists.main_arena(data, main)
+            heap = Heap() if first is None else lists.read([first], _size(main), main)
             starts = (at for each in arenas for at in range(each.start, each.end, ARENA))
-            heaps = [(at, *found) for at in starts if (found := _heap_at(memory, at)) is not None]
-            free_in_arenas = sum(walk.free_in_heap(*each) for each in heaps)
+            heaps = [found for at in starts if (found := _heap_at(memory, at)) is not None]
+            others = {arena for arena, _ in heaps}
+            return Glibc(
+                heap, len(others), lists.read(others, sum(size for _, size in heaps), arenas)
+            )
     except (OSError, struct.error):
         return Glibc()
-    return Glibc(
-        _resident(free or 0, sum(each.size for each in main), main),
-        free is not None,
-        len({arena for _, arena, _ in heaps}),
-        _resident(free_in_arenas, sum(size for *_, size in heaps), arenas),
-    )
 
 
-def _resident(free: int, size: int, mappings: Sequence[Mapping]) -> int:
-    """Return how much of what is free is resident at least: all that is in use may be, too."""
-    if not free or any(each.swapped for each in mappings):
-        return 0
-    return max(0, sum(each.resident for each in mappings) - (size - free))
+def _size(mappings: Iterable[Mapping]) -> int:
+    return sum(each.size for each in mappings)
 
 
-class _Walk:
-    """Through the chunks of heaps, a million at most."""
+class _FreeLists:
+    """Reads what arenas have in their lists, so many chunks at most."""
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._left = _MOST_CHUNKS
+        self._pages: dict[int, bytes] = {}
 
-    def free_in_heap(self, start: int, arena: int, size: int) -> int:
-        first = start + arena % ARENA
-        if first == arena:  # of an arena the first
-            first += -(-_ARENA_STATE // 16) * 16
-        return self.free(first, start + size) or 0
+    def main_arena(self, data: Sequence[Mapping], heap: Sequence[Mapping]) -> int | None:
+        """Return where the C library has its arena in its `data`: the last ring is never used,
+        behind it is none, and the last chunk ends where the heap does."""
+        for each in data if heap else ():
+            content = os.pread(self._memory, each.size, each.start)
+            words = struct.unpack(f"<{len(content) // 8}Q", content)
+            for at in range(len(words) - _LAST_RING // 8 - 2):
+                arena, chunk = each.start + 8 * at, words[at + _TOP // 8]
+                ring, behind = words[at + _LAST_RING // 8], words[at + _LAST_RING // 8 + 2]
+                head = arena + _LAST_RING - 16
+                if ring == head and behind != head + 16 and heap[0].start <= chunk < heap[-1].end:
+                    end = chunk + (self._chunk(chunk)[0] & ~7)
+                    return arena if heap[-1].end <= end < heap[-1].end + _GROWN else None
+        return None
 
-    def free(self, start: int, end: int) -> int | None:
-        """Return the bytes of free chunks; None where these are no chunks."""
-        held = [0, 0]  # free, in use
-        at, size, base, window = start, 0, 0, b""
-        while self._left and at + _LEAST <= end:
-            self._left -= 1
-            if at + _SIZE.size > base + len(window):
-                # Behind a large one the next may be large, too.
-                length = _READ_AT_ONCE if size < _READ_AT_ONCE else _SIZE.size
-                base, window = at, os.pread(self._memory, length, at)
-            (word,) = _SIZE.unpack_from(window, at - base)
-            held[word & _IN_USE] += size
-            size = word & ~7
-            if size < _LEAST and at + 2 * _LEAST > end:  # what ends a heap that is full
-                return held[0]
-            if word & (_MAPPED | _ALIGNED) or size < _LEAST or at + size > end + _GROWN:
-                return None
-            at += size
-        # The last chunk is what has never been handed out; in a heap that has grown it is not seen.
-        return held[0] + (size if at + _LEAST > end >= at else 0)
+    def read(self, arenas: Collection[int], size: int, mappings: Sequence[Mapping]) -> Heap:
+        """Return what is free in the arenas, whose heaps have `size` bytes in `mappings`."""
+        sizes = [self._sizes(each) for each in arenas]
+        free = sum(size for each in sizes for size in each)
+        # All the rest may be resident.
+        resident = max(0, sum(each.resident for each in mappings) - (size - free)) if free else 0
+        return Heap(resident, self._left > 0)
+
+    def _sizes(self, arena: int) -> Iterator[int]:
+        """Yield the sizes of an arena's free chunks."""
+        state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
+        yield self._chunk(state[_FAST])[0] & ~7
+        for at in state[:_FAST]:
+            while at and at % 16 == 0 and self._left > 0:
+                size, link = self._chunk(at)
+                yield size & ~7
+                at = link ^ (at + 16 >> 12)
+        for ring, at in enumerate(state[_FAST + 1 :: 2]):
+            head = arena + _RINGS + 16 * ring - 16
+            while at != head and self._left > 0:
+                size, at = self._chunk(at)
+                yield size & ~7
+
+    def _chunk(self, at: int) -> tuple[int, int]:
+        """Return the size and the link of a chunk."""
+        self._left -= 1
+        page = at // _PAGE * _PAGE
+        if page not in self._pages:
+            if len(self._pages) >= _MOST_PAGES:
+                self._pages.clear()
+            # Of a chunk at the end of a page the link is in the next, if there is one.
+            length = _PAGE + _SIZE_AND_LINK.size
+            self._pages[page] = os.pread(self._memory, length, page).ljust(length, b"\0")
+        size, link = _SIZE_AND_LINK.unpack_from(self._pages[page], at - page)
+        return size, link

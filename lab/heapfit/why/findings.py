@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heapfit.files import free_name
 from heapfit.live import pinners
 from heapfit.live.processes import started_as
 from heapfit.text import counted, percent
@@ -49,7 +50,7 @@ def findings(reading: Reading) -> list[Finding]:
     part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
     part = part if part >= _OVERSHOOT and _is_noticed(reading.huge, reading) else 0.0
     lazily = _is_noticed(reading.lazily_freed, reading)
-    free = reading.glibc.free if _is_noticed(reading.glibc.free, reading) else 0
+    free = reading.glibc.main.free if _is_noticed(reading.glibc.main.free, reading) else 0
     heap = reading.ledger.heap_resident if reading.ledger else 0
     counted_for, found = Counter[str](), []
     for cause in reading.causes:
@@ -136,14 +137,14 @@ def _line(mapping: Mapping) -> str:
 
 Said = tuple[str, list[str]]
 _RECORD = [
-    "heapfit record --pid {pid} --for 60s --sample 512k -o growth-{pid}.hft",
-    "heapfit profile growth-{pid}.hft",
+    "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
+    "heapfit profile {growth}",
 ]
 _RECORD_WHOLE = [
-    "heapfit record -o whole-{pid}.hft -- {command}",
-    "heapfit profile whole-{pid}.hft",
+    "heapfit record -o {whole} -- {command}",
+    "heapfit profile {whole}",
 ]
-_RECORD_OBJECTS = ["heapfit record --objects -o whole-{pid}.hft -- {command}", _RECORD_WHOLE[1]]
+_RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
 
@@ -152,8 +153,9 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
         texts = [each for each in texts if each not in _RECORDINGS]
-    command = started_as(reading.process) if texts else ""
-    return [each.format(pid=reading.process.pid, command=command) for each in texts]
+    pid, command = reading.process.pid, started_as(reading.process) if texts else ""
+    growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
+    return [e.format(pid=pid, command=command, growth=growth, whole=whole) for e in texts]
 
 
 def _arenas(cause: Cause, reading: Reading) -> Said:
@@ -168,10 +170,12 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         f"{what}, for {counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; "
         f"{by}."
     )
-    if found.arenas and found.free_in_arenas < _MUCH_FREE * cause.resident:
-        return f"{sentence} Little of it is seen to be free: record who allocates.", _RECORD
-    if found.free_in_arenas:
-        sentence += f" At least {size_text(found.free_in_arenas)} of it is free."
+    if found.arenas and found.others.free < _MUCH_FREE * cause.resident:
+        known = "Little" if found.others.whole else "It is not known how much"
+        sentence += f" {known} of it is free. Record the process to see which code allocates it."
+        return sentence, _RECORD
+    if found.others.free:
+        sentence += f" At least {size_text(found.others.free)} of it is free."
     sentence += (
         " Free memory of an arena is for its threads alone. With only two arenas less of it is "
         "kept, but threads wait for each other more often."
@@ -182,8 +186,8 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
     known = "How much of it is in use is not known."
-    if reading.glibc.is_known:
-        rest = _is_noticed(reading.glibc.free, reading)
+    if reading.glibc.main.whole:
+        rest = _is_noticed(reading.glibc.main.free, reading)
         known = "This part is in use." if rest else "Nearly all of it is in use."
     return f"{known} Record it to see which code allocates and does not free.", _RECORD
 
@@ -194,8 +198,8 @@ def _mapped(cause: Cause, reading: Reading) -> Said:
     glibc = reading.allocator is not None and reading.allocator.name == "glibc"
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
     return (
-        f"Anonymous mappings: malloc's {blocks}, or what the program maps itself. Record the "
-        "program: whatever is not in the recording, it has mapped itself.",
+        f"Anonymous memory: malloc's {blocks}, or what the program maps itself. Record the "
+        "program: what the recording does not have, the program has mapped itself.",
         _RECORD,
     )
 
@@ -209,8 +213,8 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
     if reading.unasked is not None:
         return f"It says what each page is there for, where it can be asked: {reading.unasked}.", []
     return (
-        f"Anonymous mappings: what {cause.key} has for the program, or what the program maps "
-        "itself. Record the program to see which code allocates and does not free.",
+        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. Record "
+        "the program to see which code allocates and does not free.",
         _RECORD,
     )
 
@@ -232,7 +236,8 @@ def _files(cause: Cause, reading: Reading) -> Said:
     clean = cause.resident - cause.anonymous
     return (
         f"{size_text(clean)} is page cache, which other processes may share and which the kernel "
-        "takes back when it needs memory.",
+        f"takes back when it needs memory. {size_text(cause.anonymous)} is the process's own: "
+        "pages of private mappings that it has written to.",
         [],
     )
 
@@ -262,7 +267,8 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "arenas": ("glibc's arenas of threads", _arenas),
     "anonymous": (
         "anonymous memory",
-        "Memory of no file. You may not see which mappings it is in; root may.",
+        "Memory of no file. Which mappings it is in, only its user may see, or who may trace it "
+        "(CAP_SYS_PTRACE), such as root.",
         "sudo heapfit why {pid}",
     ),
     "mapped": ("large blocks and own mappings", _mapped),
@@ -273,15 +279,14 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     ),
     "stacks": (
         "stacks of threads",
-        "They stay resident as deep as they were ever used.",
-        "ls /proc/{pid}/task | wc -l",
+        "Pages of a stack stay resident once they have been used.",
     ),
     "files": ("programs, libraries, files", _files),
     "variables": ("variables", "Static variables of the program and its libraries (.bss)."),
     "shared": (
         "shared memory",
-        "The program makes it (memfd, /dev/shm and other tmpfs, System V, shared mappings); malloc "
-        "has no part in it.",
+        "The program made it (memfd, /dev/shm and other tmpfs, System V, shared mappings), not "
+        "malloc.",
         "ls -l /dev/shm",
         "ls -l /proc/{pid}/fd | grep -E 'memfd|shm'",
     ),
@@ -293,7 +298,7 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     ),
     "node": (
         "V8's heap",
-        "JavaScript's objects; large blocks, such as those of Buffers, are not told apart. "
+        "JavaScript's objects; it may include large blocks, such as those of Buffers. "
         "--max-old-space-size bounds V8's heap, and a heap snapshot says what is in it.",
         "kill -USR1 {pid}  # opens the inspector; then chrome://inspect",
     ),
@@ -362,13 +367,13 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             "free",
             "free memory in malloc's heap",
             free,
-            "Free blocks in glibc's main heap, going by the sizes that glibc stores in front of "
-            "them. By itself glibc gives back only what is free at the heap's end; if the program "
-            "calls malloc_trim(0), other whole pages go back, too. A recording from the start says "
-            "which live blocks hold the rest.",
+            "The program has freed these blocks, and glibc keeps their memory. By itself it gives "
+            "back only what is free at the end of the heap; malloc_trim(0) also gives back whole "
+            "free pages elsewhere. To see which live blocks keep the rest, start the program again "
+            "under the recorder; to see whether another allocator needs less, run it under one.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
-            commands=_filled(_RECORD_WHOLE, reading),
+            commands=_filled([*_RECORD_WHOLE, "heapfit run -- {command}"], reading),
         )
 
 
@@ -378,12 +383,12 @@ def _is_noticed(size: int, reading: Reading) -> bool:
 
 def _of_all(reading: Reading) -> Iterator[Finding]:
     yield from _pinned(reading)
-    if reading.most_resident >= _RETAINED * reading.resident:
+    if reading.most_resident >= _RETAINED * (reading.resident + reading.swapped):
         yield Finding(
             "peak",
             "the peak was",
             reading.most_resident,
-            "The process once had that much resident; the rest has been given back.",
+            "The process once had that much resident; the difference has gone back to the kernel.",
             evidence=[f"VmHWM: {size_text(reading.most_resident)}"],
             of_all=True,
         )

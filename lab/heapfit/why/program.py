@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from heapfit.program import read
+from heapfit.program import Elf, open_regular, read
 
-# Names of libraries, in the order in which one wins where several are there and none is preloaded.
-# heapfit's recorder passes calls on, and is no allocator. Debian's musl calls itself libc.so.
+# Names of libraries. Debian's musl calls itself libc.so.
 _LIBRARIES = {
-    "heapfit": r"libheapfit(-(?!record|trace)\w+)?\.so",
+    "heapfit": r"libheapfit(-\w+)?\.so",
     "jemalloc": r"libjemalloc\w*\.so",
     "mimalloc": r"libmimalloc[\w.-]*\.so",
     "tcmalloc": r"libtcmalloc\w*\.so",
@@ -23,6 +24,8 @@ _LIBRARIES = {
     "musl": r"(ld-musl-\w+|libc\.musl-\w+)\.so|libc\.so$",
     "glibc": r"libc(-2\.\d+\.so|\.so\.6)",
 }
+# They pass calls on.
+_NO_ALLOCATORS = re.compile(r"libheapfit-(record|trace)\.so")
 OWN = "its own malloc"  # of a program, and not known
 # What is in a program that has an allocator linked into it.
 _LINKED = {
@@ -35,6 +38,9 @@ _LINKED = {
 }
 _LARGEST_SEARCHED = 512 << 20
 _GLIBC_VERSION = re.compile(rb"stable release version (\d+\.\d+)")
+
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -55,52 +61,114 @@ class Allocator:
         )
 
 
+_LONGEST_LIST = 1 << 16  # of /etc/ld.so.preload
 _DELETED = " (deleted)"  # A file that an upgrade has replaced: its name is followed by this.
 
 
 def allocator_of(
-    files: Collection[str], exe: str, folder: Path, preload: str = ""
+    files: Collection[str], exe: str, folder: Path, preload: str | None
 ) -> Allocator | None:
     """Return the allocator of a process that maps `files` and runs `exe`, as it sees them, and was
-    started with LD_PRELOAD as in `preload`; None where none is known. Its folder in /proc has the
-    program, even one that is deleted."""
+    started with LD_PRELOAD as in `preload` (None: not known); None where none is known. Its folder
+    in /proc has the program, even one that is deleted."""
     own = _linked(folder / "exe")
     if own is not None:  # A program's own malloc is found before any library's.
         return Allocator(own, exe, linked=True)
-    by_name = {Path(each.removesuffix(_DELETED)).name: each for each in files}
-    preloaded = [Path(each).name for each in re.split("[: ]", preload)]
-    # A preloaded one first: of files that are linked to, /proc has the last one's name.
-    for name, pattern in sorted(
-        _LIBRARIES.items(), key=lambda each: not any(re.match(each[1], e) for e in preloaded)
-    ):
-        found = next((by_name[each] for each in by_name if re.match(pattern, each)), None)
-        if found is not None:
-            version = _version(name, folder / "root" / found.lstrip("/"))
-            return Allocator(name, found, version)
+    for path in _in_order(files, folder, preload):
+        elf, name = _library(folder, path), _known(path)
+        if _NO_ALLOCATORS.match(Path(path).name) or not (name if elf is None else elf.has_malloc):
+            continue
+        name = name or Path(path).name.removeprefix("lib").partition(".so")[0]
+        return Allocator(name, path, _version(name, inside(folder, path)))
     return None
+
+
+def _known(path: str) -> str | None:
+    name = Path(path.removesuffix(_DELETED)).name
+    return next((key for key, each in _LIBRARIES.items() if re.match(each, name)), None)
+
+
+def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iterator[str]:
+    """Yield the libraries among `files` in the order in which the loader looks for a function in
+    them: what is preloaded, what the program needs, what that needs. A library that the program has
+    opened itself (dlopen) is not among them."""
+    by_name = {Path(each.removesuffix(_DELETED)).name: each for each in files}
+
+    def found(name: str) -> Iterator[str]:
+        yield from (path for each, path in by_name.items() if f"{each}.".startswith(f"{name}."))
+
+    if preload is None:  # A known one may be.
+        first = [each for each in files if _known(each) not in (None, "glibc", "musl")]
+    else:
+        listed = _text(folder / "root" / "etc" / "ld.so.preload")
+        names = re.split(r"[:\s]+", f"{preload} {listed}")
+        first = [path for each in names if each for path in found(Path(each).name)]
+
+    def needed(elf: Elf | None) -> list[str]:
+        return [path for each in (elf.needed if elf else ()) for path in found(each)]
+
+    waiting, seen = [*first, *needed(read_or_none(folder / "exe"))], set[str]()
+    while waiting:
+        path = waiting.pop(0)
+        if path not in seen:
+            seen.add(path)
+            yield path
+            waiting += needed(_library(folder, path))
+    # A C library that goes by another name than the program calls it.
+    yield from (each for each in files if _known(each) in ("glibc", "musl"))
+
+
+def inside(folder: Path, path: str) -> Path:
+    """Return where a file is that a process maps: /proc tells it as seen from the process's root,
+    or from ours, if the process is in a folder of it (chroot)."""
+    path = path.removesuffix(_DELETED)
+    its = folder / "root" / path.lstrip("/")
+    return its if its.exists() else Path(path)
+
+
+def _library(folder: Path, path: str) -> Elf | None:
+    return read_or_none(inside(folder, path))
+
+
+def read_or_none(path: Path) -> Elf | None:
+    try:
+        return read(path)
+    except OSError:
+        return None
+
+
+def _text(path: Path) -> str:
+    try:
+        with open_regular(path) as file:
+            return file.read(_LONGEST_LIST).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _linked(program: Path) -> str | None:
     """Return the allocator that a program has itself; None where it takes that of a library."""
-    try:
-        elf = read(program)
-        if elf is None or (elf.loader is not None and not elf.has_malloc):
-            return None
-        if program.stat().st_size > _LARGEST_SEARCHED:
-            return OWN
-        with (
-            program.open("rb") as file,
-            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        ):
-            return next((name for name, mark in _LINKED.items() if data.find(mark) >= 0), OWN)
-    except (OSError, ValueError):
+    elf = read_or_none(program)
+    if elf is None or (elf.loader is not None and not elf.has_malloc):
         return None
+    found = _searched(program, lambda data: [e for e in _LINKED if data.find(_LINKED[e]) >= 0])
+    return found[0] if found else OWN
 
 
 def _version(name: str, library: Path) -> str:
     """Return the version of the C library; others' files have that of their interface alone."""
-    try:
-        found = _GLIBC_VERSION.search(library.read_bytes()) if name == "glibc" else None
-    except OSError:
+    if name != "glibc":
         return ""
-    return found[1].decode() if found else ""
+    found = _searched(library, lambda data: [e[1] for e in _GLIBC_VERSION.finditer(data)])
+    return found[0].decode() if found else ""
+
+
+def _searched(path: Path, look: Callable[[mmap.mmap], _Found]) -> _Found | None:
+    """Return what `look` finds in a file's contents; None where it cannot be read, or is huge."""
+    try:
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST_SEARCHED:
+                return None
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                return look(data)
+    except (OSError, ValueError):
+        return None

@@ -18,12 +18,12 @@ from heapfit.live.processes import (
     environment_of,
     living,
     plain,
+    preload_of,
     read_file,
     status_of,
     threads,
 )
 from heapfit.machine import settings_in
-from heapfit.program import read as read_elf
 from heapfit.why import contents, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
@@ -38,7 +38,7 @@ class Reading:
     """What /proc says of a process; sizes are in bytes."""
 
     process: Process
-    started: str
+    run: tuple[object, ...]  # another one after an exec, or of another process
     exe: str
     allocator: program.Allocator | None
     runtime: str | None
@@ -70,6 +70,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     """
     process, alive = _there(pid)
     folder = _PROC / str(alive)
+    run = _run(alive)
     mappings = _mappings(folder, process, progress)
     status = status_of(alive) or {}
     if "VmRSS" not in status:
@@ -81,9 +82,9 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         raise Gone(f"process {pid} ({process.name}) has ended")
     exe = _link(folder / "exe")
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
-    groups, environment = _lines(alive, "cgroup"), environment_of(alive)
-    settings = settings_in(environment)
-    allocator = program.allocator_of(files, exe, folder, environment.get("LD_PRELOAD", ""))
+    groups = _lines(alive, "cgroup")
+    settings = settings_in(environment_of(alive))
+    allocator = program.allocator_of(files, exe, folder, preload_of(alive))
     name = allocator.name if allocator else ""
     runtime = runtime_of(folder / "exe", [exe, *files])
     ledger, profile, unasked = _heap(pid) if name == "heapfit" else (None, None, None)
@@ -99,11 +100,10 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         is_arena=partial(contents.is_arena, folder),
     )
     found = causes(mappings, place) if mappings is not None else _by_kind(status)
-    main = [each for each in mappings or () if each.path == "[heap]"]
     arenas = [mapping for each in found if each.key == "arenas" for mapping in each.mappings]
-    return Reading(
+    reading = Reading(
         process=process,
-        started=_started(alive),
+        run=run,
         exe=exe,
         allocator=allocator,
         runtime=runtime,
@@ -118,18 +118,19 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         swapped=sum(each.swapped for each in found),
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
-        glibc=contents.glibc(folder, main, arenas) if name == "glibc" else contents.Glibc(),
+        glibc=contents.glibc(folder, mappings or [], arenas)
+        if name == "glibc"
+        else contents.Glibc(),
         limits=[*_limits(alive, groups, status)],
         settings=settings,
         ledger=ledger,
         profile=profile,
         unasked=unasked,
     )
-
-
-def changed(before: Reading, after: Reading) -> bool:
-    """Whether the number belongs to another program by now, after an exec or as another process."""
-    return (before.started, before.exe) != (after.started, after.exe)
+    if _run(alive) != run:
+        present(pid)  # or it has ended
+        raise HeapfitError(f"process {pid} runs another program now: look at it again")
+    return reading
 
 
 def _there(pid: int) -> tuple[Process, int]:
@@ -197,9 +198,11 @@ def _lines(pid: int, name: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _started(pid: int) -> str:
-    """Return when a process began, in the kernel's ticks."""
-    return b"".join(read_file(pid, "stat").rpartition(b")")[2].split()[19:20]).decode()
+def _run(pid: int) -> tuple[object, ...]:
+    """Return what a process has that changes when it executes a program, even the same again: when
+    it began, what the kernel gave the program, which may not be read of others, and its file."""
+    began = read_file(pid, "stat").rpartition(b")")[2].split()[19:20]
+    return began, read_file(pid, "auxv"), _link(_PROC / str(pid) / "exe")
 
 
 def _tmpfs(pid: int) -> set[str]:
@@ -215,10 +218,7 @@ def _tmpfs(pid: int) -> set[str]:
 
 def _variables(folder: Path, path: str) -> int:
     """Return how many bytes a file's variables may take behind its data, in whole pages."""
-    try:
-        elf = read_elf(folder / "root" / path.lstrip("/"))
-    except OSError:
-        elf = None
+    elf = program.read_or_none(program.inside(folder, path))
     return (1 << 62) if elf is None else elf.zeros + 2 * mmap.PAGESIZE
 
 

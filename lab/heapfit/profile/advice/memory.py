@@ -45,8 +45,8 @@ def memory(profile: Profile, trace: str) -> Advice:
     watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
     if not watched and began_late(profile):
         return none(
-            "No advice can be given: the recording began in the middle of the process, and knows "
-            "nothing of the resident memory that was allocated before."
+            "No advice: the recording started after the process did, and does not have what was "
+            "allocated earlier."
         )
     if not watched:
         return none(

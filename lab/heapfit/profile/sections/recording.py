@@ -129,9 +129,9 @@ def file_names(files: Sequence[str]) -> str:
 def _began_late(before: int | None) -> list[str]:
     there = f", when {size(before)} of its own memory was resident" if before else ""
     return [
-        f"The recording began in the middle of the process{there}: none of these "
-        "figures has what was allocated before, though it may still be in use. To see everything, "
-        "record the program from its start: heapfit record -- CMD."
+        f"The recording started while the process was running{there}. Blocks allocated before that "
+        "are not in these figures, though they may still be in use. To see everything, record the "
+        "program from its start: heapfit record -- CMD."
     ]
 
 
