@@ -26,8 +26,7 @@ TRUTH = {"quick": (1.0, 1.3), "lean": (1.2, 1.0), "bad": (1.25, 1.4)}
 
 
 def measured(
-    truth: Mapping[str, Sequence[float]],
-    metrics: Sequence[Metric] = (WALL, MEMORY),
+    truth: Mapping[str, Sequence[float]], metrics: Sequence[Metric] = (WALL, MEMORY)
 ) -> tuple[Study, list[Trial]]:
     """Trials of allocators whose true figures are `truth`."""
     generator = np.random.default_rng(7)

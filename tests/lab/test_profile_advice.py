@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from heapfit.profile.answers import advice, content
-from heapfit.profile.model import Rounding
+from heapfit.profile.model import Pinned, PinningSite, Rounding
 from profile_tables import (
     CALLOC,
     REALLOC,
@@ -278,3 +278,21 @@ def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
     found = advice(as_recorded(whole, ended_early=True, began_late=began_late))["end"]
     assert says in found.sentence
     assert found.act is is_said_to_leak
+
+
+def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_path: Path) -> None:
+    """A profile began with who held the peak, which had been freed, and said to change the code."""
+    whole = profile_of(tmp_path / "x", held(*lasting(2000)))
+    live = changed(whole.peak.amount, bytes=MIB)
+    site = PinningSite(name="tag (x.c:1)", bytes=58 * MIB, share=1.0, amount=live, mean_age_ns=S)
+    pinned = Pinned(known=True, bytes=60 * MIB, amount=live, at_ns=S, sites=[site])
+    shown = content(changed(whole, pinned=pinned), "x.hft")
+    [fact] = [each for each in shown.facts if each.label == "Keeps free memory"]
+    assert fact.value == "58 MiB"
+    assert fact.note.startswith("tag (x.c:1): so much is free on pages with 1 MiB of its blocks")
+    assert shown.facts.index(fact) < [each.label for each in shown.facts].index("Held most")
+    [section] = [each for each in shown.sections if each.name == "pinned"]
+    assert section.advice.feature == "another allocator"
+    assert "`heapfit replay x.hft` tells whether" in section.advice.sentence
+    own = as_recorded(changed(whole, pinned=pinned), allocator="/lib/libheapfit.so")
+    assert advice(own)["pinned"].feature == "pools"

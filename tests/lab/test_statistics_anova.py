@@ -15,10 +15,7 @@ from heapfit.statistics.effect import partial_eta_squared
 from heapfit.statistics.fitted import Fitted, fit_on, model_of
 from heapfit.statistics.linear_model import FactorialModel
 from heapfit.statistics.observations import figures_of, sample
-from published_data import (
-    NPK,
-    simon_lesage,
-)
+from published_data import NPK, simon_lesage
 
 
 def fitted(

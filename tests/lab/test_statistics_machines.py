@@ -49,10 +49,7 @@ def row(seed: int, mean: float, spread: float = 0.02, blocks: int = 6) -> list[f
 
 def test_allocators_that_rank_otherwise_on_another_machine_are_told() -> None:
     made = ran(
-        {
-            "one": {"a": row(1, 1.0), "b": row(2, 0.8)},
-            "two": {"a": row(3, 5.0), "b": row(4, 6.0)},
-        }
+        {"one": {"a": row(1, 1.0), "b": row(2, 0.8)}, "two": {"a": row(3, 5.0), "b": row(4, 6.0)}}
     )
     [found] = differences(made)
     assert found.shown

@@ -13,11 +13,7 @@ from report_data import METRICS, RATE, make_study, make_trials
 
 NAMES = ["glibc", "heapfit", "jemalloc"]
 TIME = FigureDefinition(
-    name="time",
-    title="Time",
-    metric="primary",
-    reference="best-peer",
-    combine="geometric-mean",
+    name="time", title="Time", metric="primary", reference="best-peer", combine="geometric-mean"
 )
 
 Measured = tuple[Study, list[Trial]]

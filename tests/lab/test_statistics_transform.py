@@ -10,10 +10,7 @@ from heapfit.records import Study, Trial
 from heapfit.statistics.fitted import model_of
 from heapfit.statistics.observations import figures_of, read, sample
 from heapfit.statistics.transform import BoxCox, box_cox
-from published_data import (
-    POISON_FACTORS,
-    POISONS,
-)
+from published_data import POISON_FACTORS, POISONS
 
 
 def box_cox_of(made: tuple[Study, Sequence[Trial]]) -> BoxCox:

@@ -15,10 +15,7 @@ from heapfit.statistics import analyse, read
 from heapfit.statistics.letters import letters
 from heapfit.statistics.studentized_range import critical, survival
 from heapfit.statistics.tukey import Comparisons, Estimates, compare
-from published_data import (
-    WARPBREAKS,
-    WARPBREAKS_FACTORS,
-)
+from published_data import WARPBREAKS, WARPBREAKS_FACTORS
 from test_statistics_anova import fitted
 
 

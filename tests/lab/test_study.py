@@ -12,13 +12,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from engine_helpers import (
-    allowed_cores,
-    start_the_clock_late,
-    study_of,
-    system_allocator,
-    workload,
-)
+from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck

@@ -2,15 +2,10 @@
 on, and forks.
 
 A command of the lab takes longer to load NumPy, SciPy and its own modules than to do what a test
-asks of it. The process that this file is the program of loads them once. For each command it forks;
-the fork gets arguments, an environment, a folder and standard files of its own, and becomes what
-`python -m heapfit` is. The modules of the command line are not among those that are loaded before:
-they look at the environment as they are imported. That each command finds by itself what it
-imports, test_cli_errors.py shows.
-
-The tests' side is `WarmStart`. What goes over its socket: there a request, with the descriptors of
-a command's standard files and of a socket for the answers; on that the number of the process and,
-when it has ended, its exit code. Requests may come while commands run.
+asks of it. This program loads them once, and forks for each command. The modules of the command
+line are not among them: they look at the environment as they are imported; test_cli_errors.py shows
+that each command finds what it imports. Over its socket come a request, the descriptors of the
+command's standard files, and a socket on which the process's number and its exit code go back.
 """
 
 from __future__ import annotations

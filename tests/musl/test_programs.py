@@ -27,9 +27,7 @@ def compiled(program: Program) -> Path:
     if program.source.is_relative_to(musl_programs.WORKLOADS):
         sources.append(musl_programs.WORKLOADS / "micro" / "micro.h")
     folder = shared_home.programs(
-        f"musl-{program.name}",
-        sources,
-        lambda folder: musl_programs.compile_into(folder, program),
+        f"musl-{program.name}", sources, lambda folder: musl_programs.compile_into(folder, program)
     )
     return folder / program.name
 

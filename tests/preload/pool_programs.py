@@ -82,13 +82,7 @@ def built_program(
     return HardProgram(Program(name, command, {name}, packages), commands, falls_back)
 
 
-def c_program(
-    name: str,
-    source: str,
-    flags: list[str],
-    *,
-    falls_back: bool = False,
-) -> HardProgram:
+def c_program(name: str, source: str, flags: list[str], *, falls_back: bool = False) -> HardProgram:
     command = [*GCC, *flags, "-o", f"{{out}}/{name}", f"{{sources}}/{source}"]
     return built_program(name, [command], ["gcc", "libc6-dev"], falls_back=falls_back)
 

@@ -34,15 +34,7 @@ PATIENCE_S = 60
 # As in programs/attached.c.
 PATTERN_SIZE = 12345
 
-WAYS = (
-    "pattern",
-    "churn 4",
-    "churn 0",
-    "forks",
-    "loads",
-    "sleeps",
-    "signals",
-)
+WAYS = ("pattern", "churn 4", "churn 0", "forks", "loads", "sleeps", "signals")
 
 pytestmark = [
     pytest.mark.full,

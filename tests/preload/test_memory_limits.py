@@ -100,13 +100,7 @@ def test_what_was_freed_is_there_for_other_sizes_under_a_processs_limit(
 
 
 # What each needs without the library, and a quarter to a half more.
-@pytest.mark.parametrize(
-    ("name", "mebibytes"),
-    [
-        ("perl", 26),
-        ("python3-documents", 56),
-    ],
-)
+@pytest.mark.parametrize(("name", "mebibytes"), [("perl", 26), ("python3-documents", 56)])
 def test_a_real_program_stays_within_its_control_group(
     name: str, mebibytes: int, group: Group, library: Path, tmp_path: Path
 ) -> None:

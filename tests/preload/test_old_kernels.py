@@ -41,9 +41,7 @@ def on_old_kernel(tmp_path_factory: pytest.TempPathFactory) -> Launcher:
 # Where huge pages and cleared memory are wanted, more is asked of the kernel.
 @pytest.mark.parametrize("settings", ["", "huge_pages:always,zeroed_reserve:8m,decay_ms:10"])
 @pytest.mark.parametrize(
-    "program",
-    [each for each in PROGRAMS if each.name in SOME],
-    ids=lambda each: each.name,
+    "program", [each for each in PROGRAMS if each.name in SOME], ids=lambda each: each.name
 )
 def test_behaves_the_same(
     program: Program, settings: str, on_old_kernel: Launcher, library: Path, tmp_path: Path

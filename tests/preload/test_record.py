@@ -412,9 +412,7 @@ def test_a_child_that_a_signal_ends_leaves_its_parents_file_alone(recording: Rec
     assert batches(recording.whole()) == {1: 2 * BLOCKS}
 
 
-def test_a_killed_program_leaves_all_that_it_did_until_shortly_before(
-    recording: Recording,
-) -> None:
+def test_a_killed_program_leaves_all_that_it_did_until_shortly_before(recording: Recording) -> None:
     with recording.running("wait") as process:
         await_true(lambda: recording.file.exists() and recording.file.stat().st_size >= 16)
         await_true(lambda: batches(recording.trace()) == {1: BLOCKS})
@@ -600,10 +598,7 @@ def test_the_environment_stays_the_programs(recording: Recording) -> None:
 
 @pytest.mark.parametrize(
     ("options", "complaint"),
-    [
-        ("sights:3", "there is no option 'sights'"),
-        ("sites:65", "'sites' takes 0 to 64, not '65'"),
-    ],
+    [("sights:3", "there is no option 'sights'"), ("sites:65", "'sites' takes 0 to 64, not '65'")],
 )
 def test_a_wrong_option_is_reported_once(
     recording: Recording, options: str, complaint: str

@@ -48,7 +48,7 @@ def _numbers(site: Site) -> tuple[str, ...]:
     return (
         text.size(size.value),
         pinners.interval(size),
-        text.count(site.blocks.value),
+        text.count(round(site.blocks.value)),
         text.size(pinned.value),
         str(len(site.samples)),
     )

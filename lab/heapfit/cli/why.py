@@ -83,7 +83,9 @@ def _list(found: list[tuple[Process, int]], as_json: bool) -> None:
         return
     rows = table("process", "resident", "command", right=["process", "resident"])
     for each, held in found:
-        rows.add_row(str(each.pid), size(held), Text(each.command_line[:_LONGEST]))
+        line = each.command_line
+        cut = f"{line[:_LONGEST]}…" if len(line) > _LONGEST else line
+        rows.add_row(str(each.pid), size(held), Text(cut))
     results.print(rows)
     results.print("For details of one: heapfit why PID", highlight=False)
 

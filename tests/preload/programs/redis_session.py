@@ -19,11 +19,7 @@ SAVE_TIMEOUT_S = 200
 STEP_TIMEOUT_S = 200
 
 # Sizes of values, and redis-benchmark's names of what to do with them.
-BENCHMARKS = {
-    10: "set,get,lpush,lrange_100,hset,zadd",
-    500: "set,get,lpush,hset",
-    9000: "set,get",
-}
+BENCHMARKS = {10: "set,get,lpush,lrange_100,hset,zadd", 500: "set,get,lpush,hset", 9000: "set,get"}
 
 SERVER = [
     *("redis-server", "--port", "0", "--unixsocket", SOCKET, "--save", "", "--appendonly", "no"),

@@ -19,6 +19,8 @@ from heapfit.profile.advice import (
     none,
     of_its_time,
     per_second,
+    replayed,
+    under_heapfit,
 )
 from heapfit.profile.model import SMALL_BYTES, YOUNG_BYTES, Bursts, LifetimeRow, Profile, Site
 from heapfit.profile.words import count, percent, size
@@ -75,11 +77,14 @@ def pinned(profile: Profile, trace: str) -> Advice:
     first = found.sites[0]
     if not profile.sites.recorded or first.bytes < least:
         return none("Nothing to do: no single call site's blocks hold much of it.")
+    held = f"{size(first.amount.bytes)} of {first.name} hold {size(first.bytes)} of free memory"
+    apart = "keep what it allocates apart from what is freed around it, in a pool or a context"
+    if all(map(under_heapfit, profile.recordings)):
+        return do("pools", f"{held}, which no option gives back: {apart}.")
     return do(
-        "pools",
-        f"Keep what {first.name} allocates apart from what is freed around it, in a pool or a "
-        f"context: its {size(first.amount.bytes)} hold {size(first.bytes)} of free memory, which "
-        "no setting gives back.",
+        "another allocator",
+        f"{held}: {replayed(profile.recordings, trace)} tells whether other allocators need less, "
+        f"which lay blocks elsewhere. If they do not, {apart}.",
     )
 
 
