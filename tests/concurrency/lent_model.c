@@ -129,6 +129,11 @@ static void sleep_a_while(void)
     owner_becomes(THREAD_RUNS);
 }
 
+bool platform_thread_is_real_time(int32_t thread)
+{
+    return thread < 0;
+}
+
 bool platform_barrier_everywhere(void)
 {
     memory_barrier_everywhere();

@@ -271,7 +271,6 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
 def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
     tmp_path: Path, kept: int, began_late: bool, grown: int, says: str, is_said_to_leak: bool
 ) -> None:
-    """A recording of 60 s of a growing service said that a leak is not known."""
     tables = held(*lasting(kept), Block(16, 2_000_000))
     tables.resident = tables.anonymous = {0: MIB, 1_900_000: MIB + grown}
     whole = profile_of(tmp_path / "x", tables)
@@ -281,7 +280,6 @@ def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
 
 
 def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_path: Path) -> None:
-    """A profile began with who held the peak, which had been freed, and said to change the code."""
     whole = profile_of(tmp_path / "x", held(*lasting(2000)))
     live = changed(whole.peak.amount, bytes=MIB)
     site = PinningSite(name="tag (x.c:1)", bytes=58 * MIB, share=1.0, amount=live, mean_age_ns=S)

@@ -205,12 +205,10 @@ def test_the_allocator_is_the_first_that_the_loader_finds(program: Path, tmp_pat
     opens = f"import ctypes; ctypes.CDLL({str(library)!r}); print('there', flush=True); input()"
     with running(sys.executable, "-c", opens) as started:
         found = read(started.pid).allocator
-    assert found is not None
-    assert found.name == "glibc"
+    assert getattr(found, "name", None) == "glibc"
 
 
 def test_a_pipe_in_the_place_of_a_library_is_not_waited_for(tmp_path: Path) -> None:
-    """A process can have one in its own namespace; who looked at it waited for ever."""
     (tmp_path / "root").mkdir()
     os.mkfifo(tmp_path / "root" / "libc.so.6")
     assert allocator_of(["/libc.so.6"], "", tmp_path, "") == Allocator("glibc", "/libc.so.6")
@@ -305,7 +303,6 @@ def test_what_grows_between_two_looks_comes_first(program: Path) -> None:
 
 
 def test_a_process_that_executes_the_same_program_again_is_another_run() -> None:
-    """What it had before was compared with what it has now."""
     again = "print('there', flush=True); input()"
     source = f"import os, sys; {again}; os.execv(sys.executable, [sys.executable, '-c', {again!r}])"
     with running(sys.executable, "-c", source) as started:
