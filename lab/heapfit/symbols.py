@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import struct
 import sys
 import zlib
@@ -267,6 +268,7 @@ class _File:
 _MAIN = "main"
 _CXX_HEADERS = "/include/c++/"
 _CXX_NAMES = ("std::", "__gnu_cxx::", "operator new")
+_PYTHON_LIBRARY = re.compile(r"^<frozen |/python3[.\d]*/(?!(site|dist)-packages/)")
 # Their functions that allocate say less than who called them.
 _C_LIBRARIES = ("libc.so", "libc-", "libstdc++.so", "libc++.so", "ld-linux", "ld-musl")
 
@@ -274,25 +276,23 @@ _C_LIBRARIES = ("libc.so", "libc-", "libstdc++.so", "libc++.so", "ld-linux", "ld
 def own_calls(chain: Iterable[Frame]) -> list[tuple[Frame, str]]:
     """Return a chain of calls, the innermost first, as people look for it: their own code's alone.
 
-    Where lines of an interpreted program are among them, these are that code. Else what the C++
-    library has put in between is left out, and so are the C library's functions that allocate, and
-    what calls `main`. The last function that is left out before the first call that stays is named
-    beside that one. Where nothing would stay, all does.
+    Where lines of an interpreted program are among them, these are that code. What the C++ library
+    has put in between is left out, and so are functions of the C library and of Python's that
+    allocate, and what calls `main`. The last function that is left out before the first call that
+    stays is named beside that one. Where nothing would stay, all does.
     """
     chain = list(chain)
-    interpreted = [(frame, "") for frame in chain if frame.is_interpreted]
-    if interpreted:
-        return interpreted
+    chain = [frame for frame in chain if frame.is_interpreted] or chain
     frames: list[Frame] = []
     found: list[tuple[Frame, str]] = []
     via = ""
     for frame in chain:
         frames.append(frame)
-        if _is_of_cxx(frame) or (not found and _is_of_c(frame)):
-            via = brief(frame.function or "")
+        if _is_of_cxx(frame) or (not found and (_is_of_c(frame) or _is_of_python(frame))):
+            via = _short(frame)
         else:
             found.append((frame, "" if found else via))
-        if frame.function == _MAIN:
+        if frame.function == _MAIN and not frame.is_interpreted:
             break
     return found or [(frame, "") for frame in frames]
 
@@ -303,25 +303,35 @@ def told(chain: Iterable[Frame]) -> list[str]:
     >>> told([Frame(1, "/bin/x", "std::vector<int>::resize(unsigned long)"),
     ...       Frame(2, "/bin/x", "open(int)", "/src/x.cc", 7), Frame(3, "/bin/x", "main")])
     ['open (x.cc:7, std::vector::resize)', 'main']
+    >>> told([Frame(1, path, name, path, 7) for path, name in (
+    ...       ("/usr/lib/python3.11/json/decoder.py", "JSONDecoder.decode"), ("/a.py", "main"))])
+    ['main (a.py:7, JSONDecoder.decode)']
     """
     return [_told(frame, via) for frame, via in own_calls(chain)]
 
 
 def _told(frame: Frame, via: str) -> str:
     place = f"{Path(frame.file).name}:{frame.line}" if frame.file and frame.line else ""
-    if frame.is_interpreted:
-        return f"{frame.function} ({place})"
     if frame.function:
         beside = ", ".join(filter(None, (place, via)))
-        return f"{brief(frame.function)} ({beside})" if beside else brief(frame.function)
+        return f"{_short(frame)} ({beside})" if beside else _short(frame)
     if frame.module is None or frame.offset is None:
         return f"{frame.address:#x}"
     return f"{Path(frame.module).name}+{frame.offset:#x}"
 
 
+def _short(frame: Frame) -> str:
+    name = frame.function or ""
+    return name if frame.is_interpreted else brief(name)  # there, <locals> is no template
+
+
 def _is_of_cxx(frame: Frame) -> bool:
     name = brief(frame.function or "")
     return _CXX_HEADERS in (frame.file or "") or name.startswith(_CXX_NAMES)
+
+
+def _is_of_python(frame: Frame) -> bool:
+    return frame.is_interpreted and bool(_PYTHON_LIBRARY.search(frame.file or ""))
 
 
 def _is_of_c(frame: Frame) -> bool:

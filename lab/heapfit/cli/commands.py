@@ -61,6 +61,13 @@ class LazyGroup(Group):
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Give a command that takes no program what follows `--`: there it ends the options."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if ctx.obj is not None and not _takes_program(command):
+            rest, ctx.obj = [*rest, "--", *ctx.obj], None
+        return name, command, rest
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """List the commands from completion's table: importing them takes a third of a second."""
         self._told = {name: about(name) for name in COMMANDS}
@@ -78,6 +85,13 @@ class LazyGroup(Group):
             each.help = _reflowed(each.help)
             _show_no_type_of_flags(each)
         return command
+
+
+def _takes_program(command: Any) -> bool:
+    """Whether a command or one of a group's takes a program, as its usage says."""
+    words = [command.options_metavar, *(getattr(each, "metavar", "") for each in command.params)]
+    of_a_group = getattr(command, "commands", {}).values()
+    return any("-- CMD" in (each or "") for each in words) or any(map(_takes_program, of_a_group))
 
 
 def _show_no_type_of_flags(command: Any) -> None:

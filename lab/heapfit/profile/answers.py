@@ -25,10 +25,12 @@ from heapfit.profile.advice import (
 )
 from heapfit.profile.content import Content, Fact, Section, Table
 from heapfit.profile.model import (
+    UNKNOWN,
     YOUNG_BYTES,
     Distribution,
     LeakSite,
     Part,
+    PinningSite,
     Profile,
     Recording,
 )
@@ -227,13 +229,16 @@ def _facts(profile: Profile) -> list[Fact]:
 
 def _pinner(profile: Profile) -> list[Fact]:
     """Return whose few blocks keep most free memory, where that is more than what is live."""
-    pinned = profile.pinned
-    if not pinned.sites or pinned.bytes < max(MIB, 2 * pinned.amount.bytes):
+    pinned, first = profile.pinned, _first_pinner(profile)
+    if first is None or pinned.bytes < max(MIB, 2 * pinned.amount.bytes):
         return []
-    first = pinned.sites[0]
     live = bytes_with_error(first.amount)
     note = f"{first.name}: so much is free on pages with {live} of its blocks"
     return [Fact("Keeps free memory", size(first.bytes), note)]
+
+
+def _first_pinner(profile: Profile) -> PinningSite | None:
+    return next((each for each in profile.pinned.sites if each.name != UNKNOWN), None)
 
 
 def _holder(profile: Profile) -> list[Fact]:
@@ -243,7 +248,7 @@ def _holder(profile: Profile) -> list[Fact]:
     when = "at the peak"
     if at_end:
         when = "when the recording ended" if ended_early(profile) else "at the end"
-    named = [each for each in parts if each.name != "elsewhere"]
+    named = [each for each in parts if each.name != UNKNOWN]
     return [
         Fact(
             "Held most", bytes_with_error(each.amount), f"{each.name}: {percent(each.share)} {when}"
@@ -357,8 +362,7 @@ def _pinned(profile: Profile) -> list[str]:
         f"{when}{size(pinned.bytes)} of free memory shared pages with only "
         f"{size(pinned.amount.bytes)} of live blocks: the most at the moments that were looked at."
     ]
-    if pinned.sites and profile.sites.recorded:
-        first = pinned.sites[0]
+    if first := _first_pinner(profile):
         sentences.append(
             f"{size(first.amount.bytes)} of blocks that {first.name} allocates keep "
             f"{size(first.bytes)} of it from being returned; they were "

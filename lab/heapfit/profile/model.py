@@ -346,6 +346,7 @@ class Site(Record):
     end: Amount  # live at the end
 
 
+UNKNOWN = "elsewhere"  # the name of the site of blocks whose call site is not known
 SMALL_BYTES = 128  # pools are for objects up to this, unless told otherwise
 
 

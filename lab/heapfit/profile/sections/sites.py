@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from heapfit.profile.model import SMALL_BYTES, Site, Sites
+from heapfit.profile.model import SMALL_BYTES, UNKNOWN, Site, Sites
 from heapfit.profile.sections.lifetimes import survival_quantile
 from heapfit.profile.tally import Key, Row, Tally, amount, share
 from heapfit.profile.trace import Trace
@@ -104,7 +104,7 @@ def _key(site: int, frames: dict[int, tuple[int, Frame]], changed: Collection[st
 def name(key: Key) -> str:
     """Return what to call a site where there is no room for its chain."""
     _, chain = key
-    return " < ".join(chain[:3]) if chain else "elsewhere"
+    return " < ".join(chain[:3]) if chain else UNKNOWN
 
 
 def rows(tally: Tally) -> list[tuple[Key, Row]]:
