@@ -253,7 +253,6 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
         [rate] = [each for each in told.sections if each.name == "rate"]
         for sentence in (fact.split(", ")[0], rate.sentences[0].lower()):
             assert ("about " in sentence) is is_estimate, sentence
-    # Of a step of the course, a sample has one or two.
     assert exact.totals.per_second_most
     tables = program(many(100, 64, 1), sample=512 * KIB)
     assert profile_of(tmp_path / "x", tables).totals.per_second_most is None
@@ -262,7 +261,7 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "began_late", "grown", "says", "is_said_to_leak"),
     [
-        (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB while it was recorded", True),
+        (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB during the recording", True),
         (2000, True, 100 * KIB, "this is a leak or a cache without a limit", True),
         (2000, True, 50 * KIB, "but resident memory grew by no more than 50 KiB", False),
         (200, True, 100 * KIB, "too little to tell", False),

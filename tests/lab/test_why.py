@@ -80,6 +80,7 @@ def test_what_holds_the_memory_comes_first(program: Path, kind: str) -> None:
         ("leak", "malloc", "heapfit record"),
         ("pinned", "free", "heapfit record -o"),
         ("arenas", "arenas", "MALLOC"),
+        ("busy", "arenas", "MALLOC"),
     ],
 )
 def test_free_blocks_of_glibc_are_told_from_a_leak(

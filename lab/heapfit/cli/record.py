@@ -140,10 +140,10 @@ def record(
     record. With --json, a description of what was written is printed, and the program's own output
     goes to standard error.
 
-    With --pid, a process is recorded that is running already. The recorder is loaded into it, which
-    stops it for some milliseconds, and stays there without doing anything afterwards. Of blocks
-    that were allocated earlier, only the free is recorded. It must be a 64-bit x86 process with
-    glibc and without a seccomp filter, and you must be allowed to trace it.
+    With --pid, record a process that is already running. The recorder is loaded into it, which
+    stops it for some milliseconds, and stays there without doing anything afterwards. For blocks
+    allocated before the recording began, only the call that frees them is recorded. It must be a
+    64-bit x86 process with glibc and without a seccomp filter, and you must be allowed to trace it.
     """
     if pid is not None:
         _refuse_beside_pid(name, context, children, later, objects, allocator)

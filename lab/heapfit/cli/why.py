@@ -38,7 +38,9 @@ def why(
     ] = None,
     watch: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Look again after this time, and say what has grown."),
+        typer.Option(
+            metavar="TIME", help="Look again after this time, such as 60s, and say what has grown."
+        ),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Also show small parts, and the evidence.")
@@ -49,7 +51,8 @@ def why(
 
     Only /proc is read: the process may run under any allocator, needs no preparation, and does not
     stop. If it runs under heapfit and was started with --control, its heap is broken down, too;
-    with the option sample, call sites are named that keep free memory from being returned.
+    with the option sample, it names the call sites whose blocks keep free memory from being
+    returned.
     """
     from heapfit.live.processes import largest
     from heapfit.why import findings, grown, read

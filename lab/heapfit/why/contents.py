@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,9 +71,12 @@ def _spread(places: list[int], most: int) -> list[int]:
 # the lists of other free chunks, each a ring that leads through the arena. A chunk has its size in
 # the second word, with three bits, and its link in the third.
 _ARENA, _FAST, _RINGS = struct.Struct("<16x10QQ8x254Q"), 10, 112
-_TOP, _LAST_RING = 96, _RINGS + 126 * 16
+_RING_COUNT = 127
+_TOP, _LAST_RING = 96, _RINGS + (_RING_COUNT - 1) * 16
 _SIZE_AND_LINK = struct.Struct("<8xQQ")
-_MOST_CHUNKS = 2_000_000  # less than two seconds
+_IN_USE, _LEAST, _LARGEST_FAST = 1, 32, 128  # the chunk before is in use; sizes of chunks
+_ARENA_STATE = -(-2200 // 16) * 16
+_MOST_CHUNKS = 1_000_000  # about a second
 _MOST_PAGES = 4096  # kept while it is read
 _GROWN = 16 << 20  # meanwhile
 _LIBC = re.compile(r"/libc(\.so\.6|-2[.\d]+\.so)( |$)")
@@ -125,32 +130,43 @@ def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) 
         with _opened(folder / "mem") as memory:
             lists = _FreeLists(memory)
             first = lists.main_arena(data, main)
-            heap = Heap() if first is None else lists.read([first], _size(main), main)
+            heap = Heap()
+            if first is not None:
+                heap = lists.read([first[0]], [(main[0].start, first[1])], main)
             starts = (at for each in arenas for at in range(each.start, each.end, ARENA))
-            heaps = [found for at in starts if (found := _heap_at(memory, at)) is not None]
-            others = {arena for arena, _ in heaps}
-            return Glibc(
-                heap, len(others), lists.read(others, sum(size for _, size in heaps), arenas)
-            )
+            heaps = {at: found for at in starts if (found := _heap_at(memory, at)) is not None}
+            spans = [(_first_chunk(at, arena), at + size) for at, (arena, size) in heaps.items()]
+            others = {arena for arena, _ in heaps.values()}
+            return Glibc(heap, len(others), lists.read(others, spans, arenas))
     except (OSError, struct.error):
         return Glibc()
 
 
-def _size(mappings: Iterable[Mapping]) -> int:
-    return sum(each.size for each in mappings)
+def _first_chunk(heap: int, arena: int) -> int:
+    """Return where the chunks of an arena's heap begin: in its first heap, behind the arena."""
+    head = heap + arena % ARENA
+    return head + (_ARENA_STATE if head == arena else 0)
 
 
 class _FreeLists:
-    """Reads what arenas have in their lists, so many chunks at most."""
+    """Reads what arenas have in their lists, so many chunks at most.
+
+    The process goes on meanwhile: a chunk that it has taken may lead anywhere. So each counts once,
+    and a list ends where it leads out of the arenas' heaps. Then all chunks are looked at in turn,
+    whose sizes hardly ever mislead; but a small one may be free without a mark.
+    """
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._left = _MOST_CHUNKS
+        self._whole = True
         self._pages: dict[int, bytes] = {}
 
-    def main_arena(self, data: Sequence[Mapping], heap: Sequence[Mapping]) -> int | None:
-        """Return where the C library has its arena in its `data`: the last ring is never used,
-        behind it is none, and the last chunk ends where the heap does."""
+    def main_arena(
+        self, data: Sequence[Mapping], heap: Sequence[Mapping]
+    ) -> tuple[int, int] | None:
+        """Return where the C library has its arena in its `data`, and where its heap ends by now:
+        the last ring is never used, behind it is none, and the last chunk ends with the heap."""
         for each in data if heap else ():
             content = os.pread(self._memory, each.size, each.start)
             words = struct.unpack(f"<{len(content) // 8}Q", content)
@@ -158,33 +174,65 @@ class _FreeLists:
                 arena, chunk = each.start + 8 * at, words[at + _TOP // 8]
                 ring, behind = words[at + _LAST_RING // 8], words[at + _LAST_RING // 8 + 2]
                 head = arena + _LAST_RING - 16
-                if ring == head and behind != head + 16 and heap[0].start <= chunk < heap[-1].end:
+                least, most = heap[-1].end, heap[-1].end + _GROWN
+                if ring == head and behind != head + 16 and heap[0].start <= chunk < most:
                     end = chunk + (self._chunk(chunk)[0] & ~7)
-                    return arena if heap[-1].end <= end < heap[-1].end + _GROWN else None
+                    return (arena, end) if least <= end < most else None
         return None
 
-    def read(self, arenas: Collection[int], size: int, mappings: Sequence[Mapping]) -> Heap:
-        """Return what is free in the arenas, whose heaps have `size` bytes in `mappings`."""
-        sizes = [self._sizes(each) for each in arenas]
-        free = sum(size for each in sizes for size in each)
+    def read(
+        self, arenas: Collection[int], spans: Sequence[tuple[int, int]], mappings: Sequence[Mapping]
+    ) -> Heap:
+        """Return what is free in the arenas, whose heaps are at `spans` of these mappings."""
+        self._whole = True
+        found: dict[int, int] = {}
+        starts, ends = zip(*sorted(spans), strict=True) if spans else ((), ())
+        for arena in arenas:
+            state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
+            found[state[_FAST]] = self._chunk(state[_FAST])[0] & ~7
+            heads = (arena + _RINGS + 16 * ring - 16 for ring in range(_RING_COUNT))
+            rings = zip(heads, state[_FAST + 1 :: 2], strict=True)
+            for head, at in [*((0, each) for each in state[:_FAST]), *rings]:
+                while at != head and at not in found:
+                    span = bisect_right(starts, at) - 1
+                    if self._left <= 0 or at % 16 or span < 0 or at >= ends[span]:
+                        self._whole = False
+                        break
+                    size, link = self._chunk(at)
+                    if at + (size & ~7) > ends[span]:
+                        self._whole = False
+                        break
+                    found[at] = size & ~7
+                    at = link if head else link ^ (at + 16 >> 12)
+        size = sum(end - start for start, end in spans)
+        free = min(sum(found.values()), size)
+        if not self._whole:
+            walked = [self._walk(*each) for each in spans]
+            free = max(free, sum(each["free"] for each in walked))
+            self._whole = 2 * sum(each["unknown"] for each in walked) < size - free
         # All the rest may be resident.
         resident = max(0, sum(each.resident for each in mappings) - (size - free)) if free else 0
-        return Heap(resident, self._left > 0)
+        return Heap(resident, self._whole)
 
-    def _sizes(self, arena: int) -> Iterator[int]:
-        """Yield the sizes of an arena's free chunks."""
-        state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
-        yield self._chunk(state[_FAST])[0] & ~7
-        for at in state[:_FAST]:
-            while at and at % 16 == 0 and self._left > 0:
-                size, link = self._chunk(at)
-                yield size & ~7
-                at = link ^ (at + 16 >> 12)
-        for ring, at in enumerate(state[_FAST + 1 :: 2]):
-            head = arena + _RINGS + 16 * ring - 16
-            while at != head and self._left > 0:
-                size, at = self._chunk(at)
-                yield size & ~7
+    def _walk(self, start: int, end: int) -> Counter[str]:
+        """Return the bytes of a heap's chunks by what is known of them."""
+        held = Counter[str]()
+        at, size, base, window = start, 0, 0, b""
+        while self._left > 0 and at + 2 * _LEAST <= end:
+            self._left -= 1
+            if at + _SIZE_AND_LINK.size > base + len(window):
+                # Behind a large one the next may be large, too.
+                base, window = at, os.pread(self._memory, _PAGE if size > _PAGE else 16 * _PAGE, at)
+            word, _ = _SIZE_AND_LINK.unpack_from(window, at - base)
+            known = "in use" if size > _LARGEST_FAST else "unknown"
+            held[known if word & _IN_USE else "free"] += size
+            size = word & ~7
+            if size < _LEAST or at + size > end:  # It has changed meanwhile.
+                break
+            at += size
+        # The last chunk has never been handed out.
+        held["free" if at == end else "unknown"] += size if at == end else end - at
+        return held
 
     def _chunk(self, at: int) -> tuple[int, int]:
         """Return the size and the link of a chunk."""

@@ -136,6 +136,7 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
     "heapfit profile {growth}",
@@ -189,7 +190,7 @@ def _main_heap(cause: Cause, reading: Reading) -> Said:
     if reading.glibc.main.whole:
         rest = _is_noticed(reading.glibc.main.free, reading)
         known = "This part is in use." if rest else "Nearly all of it is in use."
-    return f"{known} Record it to see which code allocates and does not free.", _RECORD
+    return f"{known} {_WHO}", _RECORD
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
@@ -213,8 +214,7 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
     if reading.unasked is not None:
         return f"It says what each page is there for, where it can be asked: {reading.unasked}.", []
     return (
-        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. Record "
-        "the program to see which code allocates and does not free.",
+        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. {_WHO}",
         _RECORD,
     )
 

@@ -328,9 +328,8 @@ def end(profile: Profile, trace: str) -> Advice:
 def _grew(site: LeakSite, profile: Profile) -> Advice:
     """What a site is that went on allocating until a recording ended before its program did."""
     held = (
-        f"{site.name} allocated {size(site.amount.bytes)} while it was recorded that was still "
-        f"live when the recording ended, {percent(site.late_share)} of it in the later half of all "
-        "allocations"
+        f"{site.name} allocated {size(site.amount.bytes)} during the recording that was still live "
+        f"at its end, {percent(site.late_share)} of it in the later half of all allocations"
     )
     seen = [_resident(each) for each in profile.recordings]
     gained = sum(each[-1] - each[0] for each in seen if each)
