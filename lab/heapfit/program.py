@@ -12,8 +12,9 @@ import re
 import shutil
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from shlex import quote
 from typing import BinaryIO
@@ -33,7 +34,8 @@ _DYNAMIC, _DYNAMIC_SYMBOLS = 6, 11  # SHT_DYNAMIC, SHT_DYNSYM
 _NEEDED = 1  # DT_NEEDED
 _UNDEFINED = 0  # SHN_UNDEF
 _MALLOC = re.compile(rb"(?=malloc\0)")
-_LARGEST_PART = 256 << 20  # of a file that was not made to confuse
+# Of a file that was not made to confuse: a part, a name, and how many of something there are.
+_LARGEST_PART, _LONGEST_NAME, _MOST = 64 << 20, 4096, 10_000
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
@@ -99,28 +101,25 @@ def _loader(file: BinaryIO, segments: bytes) -> Path | None:
 _Sections = list[tuple[int, int, int, int]]
 
 
-def _with_names(file: BinaryIO, tables: _Sections, wanted: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the contents of sections of a kind, and the names that they refer to."""
+def _with_names(file: BinaryIO, tables: _Sections, wanted: int) -> tuple[bytes, bytes]:
+    """Return the contents of the section of a kind, and the names that it refers to."""
     for kind, offset, size, names_index in tables:
         if kind == wanted:
-            yield _part(file, offset, size), _part(file, *tables[names_index][1:3])
+            return _part(file, offset, size), _part(file, *tables[names_index][1:3])
+    return b"", b""
 
 
 def _has_malloc(file: BinaryIO, tables: _Sections) -> bool:
-    for symbols, names in _with_names(file, tables, _DYNAMIC_SYMBOLS):
-        wanted = {each.start() for each in _MALLOC.finditer(names)}
-        if any(name in wanted and at != _UNDEFINED for name, at in _SYMBOL.iter_unpack(symbols)):
-            return True
-    return False
+    symbols, names = _with_names(file, tables, _DYNAMIC_SYMBOLS)
+    wanted = {each.start() for each in islice(_MALLOC.finditer(names), _MOST)}
+    return any(name in wanted and at != _UNDEFINED for name, at in _SYMBOL.iter_unpack(symbols))
 
 
 def _needed(file: BinaryIO, tables: _Sections) -> tuple[str, ...]:
-    return tuple(
-        names[at : names.index(b"\0", at)].decode()
-        for entries, names in _with_names(file, tables, _DYNAMIC)
-        for tag, at in _ENTRY.iter_unpack(entries)
-        if tag == _NEEDED
-    )
+    entries, names = _with_names(file, tables, _DYNAMIC)
+    needed = [at for tag, at in _ENTRY.iter_unpack(entries) if tag == _NEEDED][:_MOST]
+    ends = [names.index(b"\0", at, at + _LONGEST_NAME) for at in needed]
+    return tuple(names[at:end].decode() for at, end in zip(needed, ends, strict=True))
 
 
 def _part(file: BinaryIO, offset: int, size: int) -> bytes:

@@ -242,13 +242,14 @@ def started_as(process: Process) -> str:
     its title, as servers do, the program's file is."""
     words = process.command
     name = words[0] if words else ""
-    if name.startswith("-") or (" " in name and shutil.which(name) is None):
+    is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
+    if name.startswith("-") or (not is_path and shutil.which(name) is None):
         try:
             file = os.readlink(f"/proc/{process.pid}/exe").removesuffix(" (deleted)")
         except OSError:
             return "COMMAND"
-        # A dash is what login gives a shell; the rest is still what it was given.
-        words = (file, *words[1:]) if name.startswith("-") else (file, "ARGUMENTS")
+        # In a title of several words are its arguments, or something else.
+        words = (file, "ARGUMENTS") if " " in name else (file, *words[1:])
     command = shlex.join(words)
     if not command.isprintable() or len(command) > _LONGEST_COMMAND:
         command = ""
@@ -305,8 +306,11 @@ def environment_of(pid: int) -> dict[str, str]:
 def preload_of(pid: int) -> str | None:
     """Return the LD_PRELOAD that a process was started with; None where its variables may not be
     read, or it has written something else over them, as those do that set a long title."""
-    given = words(read_file(pid, "environ"))
-    whole = given and all("=" in each for each in given)
+    try:
+        given = words((_PROC / str(pid) / "environ").read_bytes())
+    except OSError:
+        return None
+    whole = all("=" in each for each in given)
     return environment_of(pid).get("LD_PRELOAD", "") if whole else None
 
 

@@ -10,7 +10,6 @@ import os
 import re
 import struct
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,6 +73,8 @@ _ARENA, _FAST, _RINGS = struct.Struct("<16x10QQ8x254Q"), 10, 112
 _RING_COUNT = 127
 _TOP, _LAST_RING = 96, _RINGS + (_RING_COUNT - 1) * 16
 _SIZE_AND_LINK = struct.Struct("<8xQQ")
+_IS_PRESENT = bytes(byte >> 7 for byte in range(256))  # of the highest byte of a page's entry
+_LARGEST_DATA = 1 << 20  # of a C library
 _IN_USE, _LEAST, _LARGEST_FAST = 1, 32, 128  # the chunk before is in use; sizes of chunks
 _ARENA_STATE = -(-2200 // 16) * 16
 _MOST_CHUNKS = 1_000_000  # about a second
@@ -127,17 +128,17 @@ def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) 
     if any(each.swapped for each in (*main, *arenas)):  # It would have to be read back.
         return Glibc()
     try:
-        with _opened(folder / "mem") as memory:
-            lists = _FreeLists(memory)
+        with _opened(folder / "mem") as memory, _opened(folder / "pagemap") as pagemap:
+            lists = _FreeLists(memory, pagemap)
             first = lists.main_arena(data, main)
             heap = Heap()
             if first is not None:
-                heap = lists.read([first[0]], [(main[0].start, first[1])], main)
+                heap = lists.read([first[0]], [(main[0].start, first[1])])
             starts = (at for each in arenas for at in range(each.start, each.end, ARENA))
             heaps = {at: found for at in starts if (found := _heap_at(memory, at)) is not None}
             spans = [(_first_chunk(at, arena), at + size) for at, (arena, size) in heaps.items()]
             others = {arena for arena, _ in heaps.values()}
-            return Glibc(heap, len(others), lists.read(others, spans, arenas))
+            return Glibc(heap, len(others), lists.read(others, spans))
     except (OSError, struct.error):
         return Glibc()
 
@@ -156,10 +157,9 @@ class _FreeLists:
     whose sizes hardly ever mislead; but a small one may be free without a mark.
     """
 
-    def __init__(self, memory: int) -> None:
-        self._memory = memory
+    def __init__(self, memory: int, pagemap: int) -> None:
+        self._memory, self._pagemap = memory, pagemap
         self._left = _MOST_CHUNKS
-        self._whole = True
         self._pages: dict[int, bytes] = {}
 
     def main_arena(
@@ -167,7 +167,7 @@ class _FreeLists:
     ) -> tuple[int, int] | None:
         """Return where the C library has its arena in its `data`, and where its heap ends by now:
         the last ring is never used, behind it is none, and the last chunk ends with the heap."""
-        for each in data if heap else ():
+        for each in (each for each in data if heap and each.size <= _LARGEST_DATA):
             content = os.pread(self._memory, each.size, each.start)
             words = struct.unpack(f"<{len(content) // 8}Q", content)
             for at in range(len(words) - _LAST_RING // 8 - 2):
@@ -176,63 +176,79 @@ class _FreeLists:
                 head = arena + _LAST_RING - 16
                 least, most = heap[-1].end, heap[-1].end + _GROWN
                 if ring == head and behind != head + 16 and heap[0].start <= chunk < most:
-                    end = chunk + (self._chunk(chunk)[0] & ~7)
+                    end = chunk + self._chunk(chunk)[0]
                     return (arena, end) if least <= end < most else None
         return None
 
-    def read(
-        self, arenas: Collection[int], spans: Sequence[tuple[int, int]], mappings: Sequence[Mapping]
-    ) -> Heap:
-        """Return what is free in the arenas, whose heaps are at `spans` of these mappings."""
-        self._whole = True
-        found: dict[int, int] = {}
-        starts, ends = zip(*sorted(spans), strict=True) if spans else ((), ())
-        for arena in arenas:
+    def read(self, arenas: Collection[int], spans: Sequence[tuple[int, int]]) -> Heap:
+        """Return what is free in the arenas, whose heaps are at `spans`."""
+        self._left, free, spans = _MOST_CHUNKS, dict[int, int](), sorted(spans)
+        listed = [self._listed(each, spans, free) for each in arenas]
+        whole = all(listed)
+        unknown = 0 if whole else sum(self._walk(*each, free) for each in spans)
+        used = sum(end - start for start, end in spans) - sum(free.values())
+        return Heap(self._resident(free, spans), whole or 2 * unknown < used)
+
+    def _listed(self, arena: int, spans: Sequence[tuple[int, int]], free: dict[int, int]) -> bool:
+        """Add an arena's free chunks with their sizes; tell whether these are all."""
+        whole, starts = True, [start for start, _ in spans]
+        try:
             state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
-            found[state[_FAST]] = self._chunk(state[_FAST])[0] & ~7
             heads = (arena + _RINGS + 16 * ring - 16 for ring in range(_RING_COUNT))
             rings = zip(heads, state[_FAST + 1 :: 2], strict=True)
             for head, at in [*((0, each) for each in state[:_FAST]), *rings]:
-                while at != head and at not in found:
+                while at != head and at not in free:
                     span = bisect_right(starts, at) - 1
-                    if self._left <= 0 or at % 16 or span < 0 or at >= ends[span]:
-                        self._whole = False
+                    size, link = self._chunk(at) if span >= 0 and self._left > 0 else (0, 0)
+                    if at % 16 or size < _LEAST or at + size > spans[span][1]:
+                        whole = False
                         break
-                    size, link = self._chunk(at)
-                    if at + (size & ~7) > ends[span]:
-                        self._whole = False
-                        break
-                    found[at] = size & ~7
+                    free[at] = size
                     at = link if head else link ^ (at + 16 >> 12)
-        size = sum(end - start for start, end in spans)
-        free = min(sum(found.values()), size)
-        if not self._whole:
-            walked = [self._walk(*each) for each in spans]
-            free = max(free, sum(each["free"] for each in walked))
-            self._whole = 2 * sum(each["unknown"] for each in walked) < size - free
-        # All the rest may be resident.
-        resident = max(0, sum(each.resident for each in mappings) - (size - free)) if free else 0
-        return Heap(resident, self._whole)
+            last, (start, end) = state[_FAST], spans[bisect_right(starts, state[_FAST]) - 1]
+            if start <= last < end:  # It has not grown out of them meanwhile.
+                free[last] = min(self._chunk(last)[0], end - last)
+        except (OSError, struct.error):
+            return False
+        return whole
 
-    def _walk(self, start: int, end: int) -> Counter[str]:
-        """Return the bytes of a heap's chunks by what is known of them."""
-        held = Counter[str]()
-        at, size, base, window = start, 0, 0, b""
+    def _walk(self, start: int, end: int, free: dict[int, int]) -> int:
+        """Add a heap's free chunks with their sizes; return the bytes of which nobody knows."""
+        at, size, base, window, unknown = start, 0, 0, b"", 0
         while self._left > 0 and at + 2 * _LEAST <= end:
             self._left -= 1
             if at + _SIZE_AND_LINK.size > base + len(window):
                 # Behind a large one the next may be large, too.
                 base, window = at, os.pread(self._memory, _PAGE if size > _PAGE else 16 * _PAGE, at)
             word, _ = _SIZE_AND_LINK.unpack_from(window, at - base)
-            known = "in use" if size > _LARGEST_FAST else "unknown"
-            held[known if word & _IN_USE else "free"] += size
+            if size and not word & _IN_USE:
+                free[at - size] = size
+            elif size <= _LARGEST_FAST and at - size not in free:
+                unknown += size
             size = word & ~7
             if size < _LEAST or at + size > end:  # It has changed meanwhile.
                 break
             at += size
-        # The last chunk has never been handed out.
-        held["free" if at == end else "unknown"] += size if at == end else end - at
-        return held
+        if at != end:
+            return unknown + end - at
+        free[at - size] = size  # The last chunk has never been handed out.
+        return unknown
+
+    def _resident(self, free: dict[int, int], spans: Sequence[tuple[int, int]]) -> int:
+        """Return how many bytes of the free chunks are resident."""
+        total, starts = 0, [start for start, _ in spans]
+        present: list[bytes] = []
+        for start, end in spans:
+            pages = -(-end // _PAGE) - start // _PAGE
+            entries = os.pread(self._pagemap, 8 * pages, 8 * (start // _PAGE))
+            present.append(entries[7::8].translate(_IS_PRESENT))
+        for at, size in free.items():
+            span = bisect_right(starts, at) - 1
+            there, first = present[span], starts[span] // _PAGE
+            low, high = at // _PAGE - first, (at + size - 1) // _PAGE - first
+            total += (there.count(1, low, high) + there[high]) * _PAGE
+            total -= there[low] * (at % _PAGE) + there[high] * (-(at + size) % _PAGE)
+        return total
 
     def _chunk(self, at: int) -> tuple[int, int]:
         """Return the size and the link of a chunk."""
@@ -245,4 +261,4 @@ class _FreeLists:
             length = _PAGE + _SIZE_AND_LINK.size
             self._pages[page] = os.pread(self._memory, length, page).ljust(length, b"\0")
         size, link = _SIZE_AND_LINK.unpack_from(self._pages[page], at - page)
-        return size, link
+        return size & ~7, link

@@ -187,7 +187,9 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
     known = "How much of it is in use is not known."
-    if reading.glibc.main.whole:
+    # Blocks in caches of threads count as in use; by default there are few.
+    has_large_caches = "tcache" in reading.settings.get("GLIBC_TUNABLES", "")
+    if reading.glibc.main.whole and not has_large_caches:
         rest = _is_noticed(reading.glibc.main.free, reading)
         known = "This part is in use." if rest else "Nearly all of it is in use."
     return f"{known} {_WHO}", _RECORD

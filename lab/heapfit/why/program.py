@@ -101,8 +101,11 @@ def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iter
         first = [each for each in files if _known(each) not in (None, "glibc", "musl")]
     else:
         listed = _text(folder / "root" / "etc" / "ld.so.preload")
-        names = re.split(r"[:\s]+", f"{preload} {listed}")
-        first = [path for each in names if each for path in found(Path(each).name)]
+        names = re.split(r"[:\s]+", f"{preload} " + re.sub("#.*", "", listed))
+        # One of another name leads to the file whose name /proc tells.
+        names = [each for name in names if name for each in (name, _target(folder, name))]
+        links = (Path(each).name for each in names)
+        first = [path for each in dict.fromkeys(links) for path in found(each)]
 
     def needed(elf: Elf | None) -> list[str]:
         return [path for each in (elf.needed if elf else ()) for path in found(each)]
@@ -124,6 +127,10 @@ def inside(folder: Path, path: str) -> Path:
     path = path.removesuffix(_DELETED)
     its = folder / "root" / path.lstrip("/")
     return its if its.exists() else Path(path)
+
+
+def _target(folder: Path, name: str) -> str:
+    return os.path.realpath(inside(folder, name)) if "/" in name else name
 
 
 def _library(folder: Path, path: str) -> Elf | None:

@@ -295,7 +295,8 @@ def end(profile: Profile, trace: str) -> Advice:
         and each.amount.bytes >= _LEAK_BYTES
     ]
     if growing:
-        first = max(growing, key=lambda each: each.amount.bytes)
+        # What is hardly ever freed first: the others may only be in use.
+        first = max(growing, key=lambda e: (e.freed_share <= _HARDLY_FREED, e.amount.bytes))
         if ended_early(profile):
             return _grew(first, profile)
         return mend(
