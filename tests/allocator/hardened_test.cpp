@@ -36,25 +36,21 @@ char *make(size_t size)
 class Neighbours
 {
   public:
-    explicit Neighbours(size_t size)
-    {
-        for (int i = 0; i < 64; i++) all_.push_back(make(size));
-        std::sort(all_.begin(), all_.end());
-    }
+    explicit Neighbours(size_t size) : size_(size) {}
     // The block before it is in use: one that was never handed out has no canary. It lives in the same page where pages have
-    // room for two, so that the page stays.
-    char *one() const
+    // room for two, so that the page stays. So many are made that there is one.
+    char *one()
     {
-        size_t block_size = malloc_usable_size(all_.front()) + 8;
-        auto is_next = [block_size](uintptr_t unit) {
-            return [=](const char *before, const char *object) {
+        for (;;) {
+            for (int i = 0; i < 64; i++) all_.push_back(make(size_));
+            std::sort(all_.begin(), all_.end());
+            size_t block_size = malloc_usable_size(all_.front()) + 8, unit = block_size <= 2048 ? 4096 : 65536;
+            auto found = std::adjacent_find(all_.begin(), all_.end(), [=](const char *before, const char *object) {
                 auto first = reinterpret_cast<uintptr_t>(before), second = reinterpret_cast<uintptr_t>(object);
                 return second == first + block_size && first / unit == second / unit;
-            };
-        };
-        auto found = std::adjacent_find(all_.begin(), all_.end(), is_next(4096));
-        if (found == all_.end()) found = std::adjacent_find(all_.begin(), all_.end(), is_next(65536));
-        return found[1];
+            });
+            if (found != all_.end()) return found[1];
+        }
     }
     void release()
     {
@@ -63,6 +59,7 @@ class Neighbours
     }
 
   private:
+    size_t size_;
     std::vector<char *> all_;
 };
 
