@@ -130,8 +130,8 @@ def test_an_ebpf_program_hears_of_sampled_objects(tmp_path: Path) -> None:
     subprocess.run(command, input=endless, text=True, check=True)
     settings = {"LD_PRELOAD": str(paths.library()), "HEAPFIT_OPTIONS": f"sample:{MEAN}"}
     probe = f"usdt:{paths.library()}:otel_memory:"
-    script = f'{probe}alloc {{ printf("%d %d\\n", arg1, arg2); }} '
-    script += f"{probe}free {{ @freed++; if (@freed == 100) {{ exit(); }} }}"
+    script = f'{probe}alloc {{ printf("%d %d\\n", arg1, arg2); @heard++; }} '
+    script += f"{probe}free {{ if (@heard >= 100) {{ exit(); }} }}"
     with subprocess.Popen([tmp_path / "program"], env=settings) as program:
         listen = ["bpftrace", "-p", str(program.pid), "-e", script]
         listened = subprocess.run(listen, capture_output=True, text=True, timeout=500, check=True)
