@@ -228,6 +228,7 @@ void platform_thread_prepare(void);
  * refuses. A fork's child does not have it. Until `run` returns the thread counts as one of the process: where main has
  * left by pthread_exit, the process goes on. */
 bool platform_thread_start(const char *name, void (*run)(void *), void *argument, bool low_priority);
+
 /* Whether the kernel runs this thread of the process before all that have no deadline (SCHED_FIFO, SCHED_RR, SCHED_DEADLINE). */
 bool platform_thread_is_real_time(int32_t thread);
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from heapfit.program import undeleted
+
 
 class Interpreter(NamedTuple):
     """An interpreter's memory: what is in it, and how its objects come to be recorded or seen."""
@@ -93,7 +95,7 @@ def runtime_of(program: Path, files: Iterable[str]) -> str | None:
     >>> runtime_of(Path("/none"), ["/lib/libjvm.so (deleted)"])
     'java'
     """
-    names = [Path(each.removesuffix(" (deleted)")).name for each in files]
+    names = [Path(undeleted(each)).name for each in files]
     for runtime, pattern in _PROGRAMS.items():
         known = f"{pattern}|{_LIBRARIES.get(runtime, pattern)}"
         if any(re.fullmatch(known, each) for each in names):

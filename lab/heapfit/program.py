@@ -64,6 +64,23 @@ def read(path: Path) -> Elf | None:
             return None
 
 
+def undeleted(path: str) -> str:
+    """Return a file's path in /proc without what follows it there once the file is deleted.
+
+    >>> undeleted("/lib/libjvm.so (deleted)")
+    '/lib/libjvm.so'
+    """
+    return path.removesuffix(" (deleted)")
+
+
+def read_or_none(path: Path) -> Elf | None:
+    """Return what the file says; None also where it cannot be read."""
+    try:
+        return read(path)
+    except OSError:
+        return None
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a file of somebody else's; OSError where it is none that ends, such as a pipe, in whose
     place a process may have put it since."""
@@ -193,10 +210,7 @@ def obstacle(program: Path) -> tuple[str, str] | None:
 
 def has_malloc(path: Path) -> bool:
     """Tell whether a program or a library brings a malloc that others can see."""
-    try:
-        file = read(path)
-    except OSError:
-        return False
+    file = read_or_none(path)
     return file is not None and file.has_malloc
 
 

@@ -25,8 +25,8 @@ from elftools.elf.elffile import ELFFile
 
 from heapfit.names import brief
 from heapfit.pools.explanation import Module
+from heapfit.program import undeleted
 
-_DELETED = " (deleted)"  # behind the path of such a file, in the kernel's words
 # Where Debian and others put debug information: by build id, or below it as the file itself lies.
 _DEBUG_ROOT = Path("/usr/lib/debug")
 _DEBUG_FOLDER = _DEBUG_ROOT / ".build-id"
@@ -171,10 +171,10 @@ class Files:
             return {}
         for line in lines:
             words = line.split(maxsplit=5)
-            if len(words) > 5 and words[5].endswith(_DELETED):
+            if len(words) > 5 and words[5] != undeleted(words[5]):
                 is_program = words[5] == program
                 link = process / "exe" if is_program else process / "map_files" / words[0]
-                found[words[5].removesuffix(_DELETED)] = link
+                found[undeleted(words[5])] = link
         return found
 
 

@@ -14,7 +14,7 @@ from heapfit.catalogue.command import run_quietly
 from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
 from heapfit.interpreters import hiding
-from heapfit.program import Elf, has_malloc, obstacle, read, started_by
+from heapfit.program import has_malloc, obstacle, read_or_none, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
@@ -33,7 +33,7 @@ def examine(command: Sequence[str]) -> Finding | None:
     None when there is no such program, or none that can be read.
     """
     program = started_by(command[0])
-    file = _read(program) if program else None
+    file = read_or_none(program) if program else None
     if program is None or file is None:
         return None
     topic = f"malloc of {Path(command[0]).name}"
@@ -91,7 +91,7 @@ def c_library(libraries: Iterable[Path]) -> Path | None:
 def libraries_of(program: Path) -> list[Path]:
     """Return the libraries that the dynamic loader finds for a program, itself among them; none
     for what is linked statically, or no program."""
-    file = _read(program)
+    file = read_or_none(program)
     if file is None or file.loader is None:
         return []
     return list(dict.fromkeys([file.loader, *_libraries(file.loader, program)]))
@@ -104,10 +104,3 @@ def _libraries(loader: Path, program: Path) -> list[Path]:
     except HeapfitError:
         return []
     return [Path(path) for path in _RESOLVED.findall(listed)]
-
-
-def _read(path: Path) -> Elf | None:
-    try:
-        return read(path)
-    except OSError:
-        return None

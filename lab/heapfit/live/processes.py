@@ -17,6 +17,7 @@ from pathlib import Path
 from heapfit import options
 from heapfit.errors import HeapfitError
 from heapfit.live.channel import opened
+from heapfit.program import undeleted
 
 _PROC = Path("/proc")
 _LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
@@ -245,7 +246,7 @@ def started_as(process: Process) -> str:
     is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
     if name.startswith("-") or (not is_path and shutil.which(name) is None):
         try:
-            file = os.readlink(f"/proc/{process.pid}/exe").removesuffix(" (deleted)")
+            file = undeleted(os.readlink(f"/proc/{process.pid}/exe"))
         except OSError:
             return "COMMAND"
         # In a title of several words are its arguments, or something else.
@@ -277,7 +278,7 @@ def _library(pid: int) -> str | None:
 def _libraries(pid: int) -> list[str]:
     """Return the file names of what is mapped into a process."""
     lines = read_file(pid, "maps").decode(errors="replace").split("\n")
-    return [line.removesuffix(" (deleted)").rpartition("/")[2] for line in lines]
+    return [undeleted(line).rpartition("/")[2] for line in lines]
 
 
 # ----------------------------------------------------------------------- /proc

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from heapfit.program import Elf, open_regular, read
+from heapfit.program import Elf, open_regular, read_or_none, undeleted
 
 # Names of libraries. Debian's musl calls itself libc.so.
 _LIBRARIES = {
@@ -62,7 +62,6 @@ class Allocator:
 
 
 _LONGEST_LIST = 1 << 16  # of /etc/ld.so.preload
-_DELETED = " (deleted)"  # A file that an upgrade has replaced: its name is followed by this.
 
 
 def allocator_of(
@@ -84,7 +83,7 @@ def allocator_of(
 
 
 def _known(path: str) -> str | None:
-    name = Path(path.removesuffix(_DELETED)).name
+    name = Path(undeleted(path)).name
     return next((key for key, each in _LIBRARIES.items() if re.match(each, name)), None)
 
 
@@ -92,7 +91,7 @@ def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iter
     """Yield the libraries among `files` in the order in which the loader looks for a function in
     them: what is preloaded, what the program needs, what that needs. A library that the program has
     opened itself (dlopen) is not among them."""
-    by_name = {Path(each.removesuffix(_DELETED)).name: each for each in files}
+    by_name = {Path(undeleted(each)).name: each for each in files}
 
     def found(name: str) -> Iterator[str]:
         yield from (path for each, path in by_name.items() if f"{each}.".startswith(f"{name}."))
@@ -124,7 +123,7 @@ def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iter
 def inside(folder: Path, path: str) -> Path:
     """Return where a file is that a process maps: /proc tells it as seen from the process's root,
     or from ours, if the process is in a folder of it (chroot)."""
-    path = path.removesuffix(_DELETED)
+    path = undeleted(path)
     its = folder / "root" / path.lstrip("/")
     return its if its.exists() else Path(path)
 
@@ -135,13 +134,6 @@ def _target(folder: Path, name: str) -> str:
 
 def _library(folder: Path, path: str) -> Elf | None:
     return read_or_none(inside(folder, path))
-
-
-def read_or_none(path: Path) -> Elf | None:
-    try:
-        return read(path)
-    except OSError:
-        return None
 
 
 def _text(path: Path) -> str:

@@ -24,6 +24,7 @@ from heapfit.live.processes import (
     threads,
 )
 from heapfit.machine import settings_in
+from heapfit.program import read_or_none, undeleted
 from heapfit.why import contents, program
 from heapfit.why.causes import Cause, Place, causes
 from heapfit.why.maps import Mapping, parse
@@ -218,7 +219,7 @@ def _tmpfs(pid: int) -> set[str]:
 
 def _variables(folder: Path, path: str) -> int:
     """Return how many bytes a file's variables may take behind its data, in whole pages."""
-    elf = program.read_or_none(program.inside(folder, path))
+    elf = read_or_none(program.inside(folder, path))
     return (1 << 62) if elf is None else elf.zeros + 2 * mmap.PAGESIZE
 
 
@@ -228,7 +229,7 @@ def _kib(status: dict[str, str], name: str) -> int:
 
 def _link(file: Path) -> str:
     try:
-        return os.readlink(file).removesuffix(" (deleted)")
+        return undeleted(os.readlink(file))
     except OSError:
         return ""
 
