@@ -135,7 +135,7 @@ class Standing(Record):
     costs: dict[str, float]  # by `time`, `memory`, `fragmentation`
     metrics: dict[str, float]  # the figures behind the costs, by metric
     on_front: bool  # on the Pareto front of the costs, which are estimates: for the drawing
-    unbeaten: bool  # of none is it shown to be better in something and worse in nothing
+    unbeaten: bool  # no other is shown to be better in one respect and not worse in another
     tied_with_best: bool  # not to be told apart from the first
 
 

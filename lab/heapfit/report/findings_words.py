@@ -15,7 +15,7 @@ _NO_EFFECT = ("block", "machine", "residual", "total")
 _SMALLEST_P = 0.0001
 _P_DECIMALS = 4
 _UNBEATEN = "unbeaten"
-UNBEATEN = "unbeaten: no other is shown to be better in something and worse in nothing"
+UNBEATEN = "unbeaten: no other is shown to be better in one respect without being worse in another"
 
 ASSUMPTIONS = {
     "normality": "residuals are normally distributed",

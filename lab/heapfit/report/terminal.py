@@ -6,7 +6,10 @@ not see colours get the same answer. A narrow terminal gets fewer metrics, never
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from textwrap import wrap
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -15,9 +18,8 @@ from rich.text import Text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report import findings_words as words
+from heapfit.report.changes import against_baseline, change
 from heapfit.report.conclusions import (
-    DIFFERENCES,
-    MERE_RANGES,
     NOTHING,
     UNDECIDED,
     alone,
@@ -32,6 +34,7 @@ from heapfit.report.reading import Findings
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.terminal_text import (
+    COLUMN_GAP,
     INDENT,
     NO_FIGURE,
     ascii_only,
@@ -43,29 +46,29 @@ from heapfit.report.terminal_text import (
     tables,
 )
 from heapfit.statistics import analysed_metrics
-from heapfit.text import DASH, TERMINAL_DIGITS, capitalised, counted, join_words, visible
+from heapfit.text import TERMINAL_DIGITS, capitalised, counted, join_words, visible
 
 BEST = "*"
 _LONGEST_NAME = 24
-_RATIO_DECIMALS = 2
-_RELATIVE_WIDTH = 6  # with a mark
-_NO_DIFFERENCE = "0"  # of the baseline from itself
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
 
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric in one setting, formatted before it is known whether it fits."""
+    """One metric in one setting, formatted before it is known whether it fits: by allocator the
+    median, and its change from the baseline."""
 
     metric: Metric
     header: str
-    cells: dict[str, Text]
+    medians: dict[str, Text]
+    changes: dict[str, Text]
 
     @property
     def width(self) -> int:
-        texts = [self.header, *(cell.plain for cell in self.cells.values())]
-        return max(cell_len(line) for text in texts for line in text.split("\n"))
+        texts = [self.header, *(each.plain for each in self.medians.values())]
+        widest = max(cell_len(line) for text in texts for line in text.split("\n"))
+        return widest + COLUMN_GAP + max(cell_len(each.plain) for each in self.changes.values())
 
 
 def render(summary: Summary, console: Console, findings: Findings | None = None) -> None:
@@ -73,7 +76,7 @@ def render(summary: Summary, console: Console, findings: Findings | None = None)
     results = Results(summary)
     findings = findings or Findings()
     if findings.advice:
-        _print_recommendation(findings.advice, console)
+        _print_recommendation(results, findings.advice, console)
     if said := alone(results):
         console.print()
         for line in said:
@@ -107,123 +110,129 @@ def _print_variants(summary: Summary, console: Console) -> None:
 
 
 def _print_settings(results: Results, findings: Findings, console: Console) -> None:
-    """Print a table for each setting with the conclusions from it."""
-    hidden: list[str] = []
+    """Print a table for each setting, with conclusions where no recommendation has said them."""
+    columns: list[_Column] = []
+    is_said = bool(alone(results) or (findings.advice and not results.study.programs))
     for setting in results.settings if results.metrics else []:
-        hidden = _print_table(results, setting, console)
-        for metric in [] if alone(results) else headline_metrics(results):
+        columns = _print_table(results, setting, findings.advice, console)
+        for metric in [] if is_said else headline_metrics(results):
             said = conclude(results, setting, metric)
             print_line(console, said, style="bold")
     if results.metrics:
-        _print_legend(results, hidden, console)
+        _print_legend(results, [column.metric for column in columns], console)
     else:
         print_line(console, NOTHING, style="bold")
 
 
-def _print_table(results: Results, setting: Setting, console: Console) -> list[str]:
-    """Print one table and return the labels of the metrics for which there was no room."""
-    order = results.ranked(setting, results.metrics[0])
-    columns = [_column(results, setting, metric, console) for metric in results.metrics]
-    names = {name: _name(results, name, console) for name in order}
-    used = max(cell_len(line) for text in names.values() for line in text.plain.split("\n"))
+def _print_table(
+    results: Results, setting: Setting, advice: Advice | None, console: Console
+) -> list[_Column]:
+    """Print one table and return its columns: those for which there is room."""
+    deciding = list(advice.metrics.values()) if advice else []
+    metrics = sorted(results.metrics, key=lambda each: _place(each.name, deciding))
+    order = results.ranked(setting, metrics[0])
+    if advice:  # The recommended one is the first.
+        order.sort(key=lambda name: _place(name, [each.allocator for each in advice.standings]))
+    columns = [_column(results, setting, metric, console) for metric in metrics]
+    names = {name: _name(name, console) for name in order}
+    used = max(cell_len(text.plain) for text in names.values())
     shown = columns[: fitting([each.width for each in columns], console.width - used)]
 
     title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
+    versus = f" vs {_name(results.baseline, console).plain}"
+    highest = max((column.header.count("\n") for column in shown), default=0)
     table = new_table()
     table.add_column("")
     for column in shown:
-        table.add_column(Text(column.header), justify="right", no_wrap=True)
+        header = "\n" * (highest - column.header.count("\n")) + column.header
+        table.add_column(Text(header), justify="right", no_wrap=True)
+        table.add_column(Text("\n" * highest + versus), no_wrap=True)
     for name in order:
-        table.add_row(names[name], *(column.cells[name] for column in shown))
+        cells = ((column.medians[name], column.changes[name]) for column in shown)
+        style = "bold" if advice and name == advice.recommended else ""
+        table.add_row(names[name], *chain.from_iterable(cells), style=style)
     console.print()
     print_line(console, title, style="bold")
     console.print()
     console.print(table)
     console.print()
-    return [visible(column.metric.label) for column in columns[len(shown) :]]
+    return shown
+
+
+def _place(name: str, first: Sequence[str]) -> int:
+    """Where a name belongs, if those in `first` stand before all others, which keep their order."""
+    return first.index(name) if name in first else len(first)
 
 
 def _column(results: Results, setting: Setting, metric: Metric, console: Console) -> _Column:
-    unit = results.scale(metric, TERMINAL_DIGITS).unit
-    header = encodable(f"{_two_lines(visible(metric.label))}\n{visible(unit)}", console)
-    cells = {name: _cell(results, setting, metric, name, console) for name in results.allocators}
-    return _Column(metric, header, cells)
+    medians, changes = {}, {}
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    for name in results.allocators:
+        estimate = results.estimate(setting, metric, name)
+        verdict = results.against_baseline(setting, metric, name)
+        median = scale.text(estimate.median) if estimate else NO_FIGURE
+        told = change(verdict, scale) if verdict else ""
+        mark = UNDECIDED if results.undecided(setting, metric, name) else " "
+        told = "baseline" if name == results.baseline and not told else told
+        medians[name] = Text(encodable(median, console))
+        changes[name] = Text(encodable(f"{mark}{told}", console))
+    widest = max(cell_len(each.plain) for each in medians.values())
+    header = encodable(
+        "\n".join(wrap(visible(metric.label), widest, break_long_words=False)), console
+    )
+    return _Column(metric, header, medians, changes)
 
 
-def _two_lines(label: str) -> str:
-    """Break a label near its middle, so that a header is no wider than the numbers below it."""
-    places = [index for index, character in enumerate(label) if character == " "]
-    if not places:
-        return f"\n{label}"
-    middle = min(places, key=lambda index: abs(index - len(label) / 2))
-    return f"{label[:middle]}\n{label[middle + 1 :]}"
-
-
-def _cell(results: Results, setting: Setting, metric: Metric, name: str, console: Console) -> Text:
-    """Median, and ratio or difference, which the mark of the best mean belongs to; below them the
-    interval of the median."""
-    shown = results.shown(setting, metric, name, TERMINAL_DIGITS, "x", _RATIO_DECIMALS)
-    if shown is None:
-        return Text(NO_FIGURE, style="dim")
-    style = "bold" if shown.is_best else ""
-    cell = Text()
-    cell.append(shown.median, style=style)
-    relative = shown.relative or (_NO_DIFFERENCE if shown.is_best else "")
-    if relative:
-        marks = (BEST if shown.is_best else "") + (UNDECIDED if shown.undecided else "")
-        cell.append(f" {marks + relative:>{_RELATIVE_WIDTH}}", style=style)
-    if shown.estimate.low < shown.estimate.high:
-        between = f"{shown.low}{DASH}{shown.high}"
-        cell.append(f"\n{encodable(between, console)}", style="dim")
-    return cell
-
-
-def _name(results: Results, name: str, console: Console) -> Text:
+def _name(name: str, console: Console) -> Text:
     shown = encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
         shown = shown[: _LONGEST_NAME - 1] + ("~" if ascii_only(console) else "…")
-    text = Text(shown, no_wrap=True)
-    if name == results.baseline:
-        text.append("\nbaseline", style="dim")
-    return text
+    return Text(shown, no_wrap=True)
 
 
-def _print_legend(results: Results, hidden: list[str], console: Console) -> None:
+def _print_legend(results: Results, shown: list[Metric], console: Console) -> None:
     baseline = visible(results.baseline)
     counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
-    interval = ", and below it the median's 95 % interval" if most > 1 else ""
-    why = ": its 95 % interval includes equality" if results.has_intervals else ""
-    console.print()
-    for line in (
-        f"Each cell: the median of {trials}, and the ratio of means to {baseline}{interval}.",
-        *([DIFFERENCES.format(baseline)] if results.has_differences else []),
-        f"{BEST} beside a ratio or difference: the best mean of its column",
-        f"{UNDECIDED} no difference from {baseline} is shown{why}",
+    interval = ", with its 95 % interval" if results.has_intervals else ""
+    lines = [f"The median of {trials}, and the change of the mean from {baseline}{interval}."]
+    if any(
+        results.undecided(setting, metric, name)
+        for setting in results.settings
+        for metric in shown
+        for name in results.allocators
     ):
-        print_line(console, line, style="dim")
+        lines.append(f"{UNDECIDED} no difference from {baseline} is shown")
     if reached := precision_reached(results.summary):
-        print_line(console, reached, style="dim")
-    if results.has_mere_ranges:
-        print_line(console, MERE_RANGES, style="dim")
-    if hidden:
-        print_line(
-            console,
-            f"{counted(len(hidden), 'more metric')} in the report or a wider terminal: "
-            f"{join_words(hidden)}.",
-            style="dim",
-        )
+        lines.append(reached)
+    if hidden := [visible(each.label) for each in results.metrics if each not in shown]:
+        more = counted(len(hidden), "more metric")
+        lines.append(f"{more} in the page or a wider terminal: {join_words(hidden)}.")
+    for line in lines:
+        print_line(console, line, style="dim")
 
 
 # --------------------------------------------------- the findings over all settings
 
 
-def _print_recommendation(advice: Advice, console: Console) -> None:
-    """Print what is recommended, why, and the ranking."""
+def _print_recommendation(results: Results, advice: Advice, console: Console) -> None:
+    """Print what is recommended, why, and over several settings the ranking."""
     console.print()
     print_line(console, words.headline(advice), style="bold")
+    if said := against_baseline(results, advice):
+        print_line(console, said, style="bold")
     print_line(console, words.reasons_of(advice))
+    several = len(results.settings) > 1
+    if several:
+        _print_ranking(advice, console)
+    weights = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
+    unbeaten = [f"{capitalised(words.UNBEATEN)}."] if several else []
+    for line in (weights, *unbeaten, *map(visible, advice.notes)):
+        print_line(console, line, style="dim")
+
+
+def _print_ranking(advice: Advice, console: Console) -> None:
     console.print()
     costs = words.costs_of(advice)
     table = new_table()
@@ -237,9 +246,6 @@ def _print_recommendation(advice: Advice, console: Console) -> None:
         style = "bold" if each.allocator == advice.recommended else ""
         table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
     console.print(table)
-    note = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
-    for line in (note, f"{capitalised(words.UNBEATEN)}.", *map(visible, advice.notes)):
-        print_line(console, line, style="dim")
 
 
 def _print_analyses(results: Results, findings: Findings, console: Console) -> None:
