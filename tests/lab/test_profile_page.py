@@ -108,7 +108,8 @@ def in_browser(path: Path) -> tuple[str, list[str]]:
 
 def shown(profile: Profile, width: int = 100, encoding: str = "utf-8") -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    show(profile, Console(file=file, width=width, color_system=None, legacy_windows=False), "x.hft")
+    console = Console(file=file, width=width, color_system=None, legacy_windows=False)
+    show(profile, console, "x.hft", every=True)
     file.flush()
     written = file.buffer
     assert isinstance(written, io.BytesIO)

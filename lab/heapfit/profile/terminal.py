@@ -1,4 +1,5 @@
-"""A profile in a terminal: the facts first, then each section in a few lines, with its advice.
+"""A profile in a terminal: the facts first, then the sections that ask for something in a few lines
+each, with their advice, and the titles of the others.
 
 A table shows its most important rows and, of its columns, those that fit; the page has all.
 """
@@ -27,22 +28,36 @@ from heapfit.text import spark, visible
 
 # A course as wide as this shows its peaks, and leaves room for what it is of.
 _SPARK_WIDTH = 60
+# Which code holds the memory: what most people look for.
+_ALWAYS_TOLD = ("peak",)
 # A label may take so much of the width before it is broken into lines.
 _LABEL_PART = 0.45
 
 
-def show(profile: Profile, console: Console, trace: str = "TRACE") -> None:
-    """Print the profile as wide as `console` is. `trace` is the file that its commands name."""
+def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: bool = False) -> None:
+    """Print the profile as wide as `console` is. `trace` is the file that its commands name;
+    `every`: no section is left out."""
     shown = content(profile, trace)
     _print_head(shown, console)
     _print_facts(shown.facts, console)
     _print_list("What this recording lacks", shown.problems, console)
     _print_proposals(shown, console)
-    for section in shown.sections:
+    told = [e for e in shown.sections if every or e.advice.act or e.name in _ALWAYS_TOLD]
+    for section in told:
         _print_section(section, console)
+    _print_fine([each for each in shown.sections if each not in told], console)
     console.print()
     for purpose, line in shown.commands:
         print_line(console, visible(f"{purpose}: {line}"), style="dim")
+
+
+def _print_fine(sections: Sequence[Section], console: Console) -> None:
+    if sections:
+        titles = "; ".join(each.title for each in sections)
+        console.print()
+        print_line(
+            console, f"Nothing to do: {titles} (--all and the page show these).", style="dim"
+        )
 
 
 def _print_head(shown: Content, console: Console) -> None:
