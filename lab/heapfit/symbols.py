@@ -18,14 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
+from heapfit.host.proc import undeleted
 from heapfit.names import brief
-from heapfit.pools.explanation import Module
-from heapfit.program import undeleted
 
 # Where Debian and others put debug information: by build id, or below it as the file itself lies.
 _DEBUG_ROOT = Path("/usr/lib/debug")
@@ -38,6 +37,17 @@ _UNDEFINED = 0  # SHN_UNDEF
 
 # What pyelftools raises for a file that is cut off, damaged or newer than itself.
 _UNREADABLE = (ELFError, OSError, ValueError, KeyError, IndexError, AssertionError)
+
+
+class Module(Protocol):
+    """A mapped file: what it calls an address is the address in the process less `base`."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def base(self) -> int: ...
+    @property
+    def end(self) -> int: ...
 
 
 @dataclass(frozen=True)

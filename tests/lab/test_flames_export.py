@@ -11,8 +11,8 @@ from pathlib import Path
 import profile_tables
 import pytest
 from conftest import Heapfit
-from heapfit.flames.export import export
-from heapfit.flames.formats import Format, Unit, What
+from heapfit.profile.flames.export import export
+from heapfit.profile.flames.formats import Format, Unit, What
 from heapfit.profile.model import YOUNG_BYTES
 from profile_tables import SiteRow, Tables
 from viewers import pprof, pprof_top

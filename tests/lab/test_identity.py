@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit
 from engine_helpers import study_of, system_allocator, workload
-from heapfit import machine
 from heapfit.catalogue import with_programs
 from heapfit.diff.studies import of_studies
 from heapfit.errors import FolderBusy, HeapfitError
-from heapfit.machine import describe
+from heapfit.host import machine
+from heapfit.host.machine import describe
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus
 from heapfit.study import Journal, Progress, execute, load
 from heapfit.study.identity import differences, identify

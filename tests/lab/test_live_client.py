@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.live import Client, Gone, NotListening, Refused
+from heapfit.host.proc import Gone, find
+from heapfit.live import Client, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
-from heapfit.live.processes import find, listening, why_not_listening, why_not_recording
+from heapfit.live.processes import listening, why_not_listening, why_not_recording
 from live_double import Answer, Double
 
 ME = os.getpid()

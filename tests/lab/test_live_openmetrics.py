@@ -7,7 +7,8 @@ import math
 import os
 
 import pytest
-from heapfit.live import Process, find, openmetrics
+from heapfit.export import openmetrics
+from heapfit.host.proc import Process, find
 from live_double import MIB, Double
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families

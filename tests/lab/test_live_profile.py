@@ -17,7 +17,9 @@ import pytest
 import viewers
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import profile_tables
-from heapfit.live import Client, openmetrics, present
+from heapfit.export import openmetrics
+from heapfit.host.proc import present
+from heapfit.live import Client
 from heapfit.live.profile import OLD_S, estimate, profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from rich.console import Console

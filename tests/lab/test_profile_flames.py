@@ -10,9 +10,9 @@ from pathlib import Path
 import profile_tables
 import pytest
 from conftest import Heapfit, assert_one_line
-from heapfit.flames.tree import Tree
 from heapfit.names import shortened
 from heapfit.profile.analyse import count, profile
+from heapfit.profile.flames.tree import Tree
 from heapfit.profile.page import page
 from heapfit.profile.sections import flames
 from heapfit.profile.tally import merged

@@ -16,17 +16,17 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit
-from heapfit.cgroups import Memory, cores_of, memory_of
 from heapfit.errors import HeapfitError
+from heapfit.host.allocator import Allocator, allocator_of
+from heapfit.host.cgroups import Memory, cores_of, memory_of
+from heapfit.host.contents import Glibc, Heap
+from heapfit.host.maps import parse
 from heapfit.live import pinners
 from heapfit.live.profile import profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from heapfit.why import Reading, findings, grown
 from heapfit.why import read as read_all
 from heapfit.why.causes import Cause, Place, causes
-from heapfit.why.contents import Glibc, Heap
-from heapfit.why.maps import parse
-from heapfit.why.program import Allocator, allocator_of
 
 SOURCE = Path(__file__).parent / "why_program.c"
 PLANTED = Path(__file__).parents[2] / "benchmarks/why"

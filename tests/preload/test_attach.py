@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from heapfit import paths
 from heapfit.errors import HeapfitError
-from heapfit.live.processes import find
+from heapfit.host.proc import find
 from heapfit.record import Recorder, RecordOptions, attach, examine, follow
 from heapfit.record.attach import find_attacher
 from subjects import compiled

@@ -24,7 +24,7 @@ from pathlib import Path
 from heapfit import options, paths
 from heapfit.catalogue.allocators import find_allocators, load_allocators, resolve_allocators
 from heapfit.errors import UsageError, unknown
-from heapfit.program import cannot_start
+from heapfit.host.program import cannot_start
 from heapfit.record import options as record_options
 from heapfit.records import (
     ENVIRONMENT_PREFIX,

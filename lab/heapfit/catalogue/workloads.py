@@ -20,7 +20,7 @@ from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import replaced
 from heapfit.catalogue.variants import PLACEHOLDER
 from heapfit.errors import HeapfitError, UsageError, unknown
-from heapfit.program import cannot_start, check_text, started_by
+from heapfit.host.program import cannot_start, check_text, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
 
 FILE_NAME = "workload.toml"

@@ -20,7 +20,7 @@ from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.program import check_text, why_not_preloadable
+from heapfit.host.program import check_text, why_not_preloadable
 from heapfit.text import counted
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from heapfit.cli.profile_tables import (
     show_profile,
 )
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.host.proc import plain
 from heapfit.live import Client, Refused, some_clients, take
-from heapfit.live.processes import plain
 from heapfit.live.snapshot import read_memory
 from heapfit.record import Recorder, RecorderState
 
@@ -221,7 +221,7 @@ def _profile(
     client: Client, pprof: Path | None, folded: Path | None
 ) -> tuple[Any, Callable[[], None]]:
     """Return the profile; write it to the files that are wanted."""
-    from heapfit.live import profile_files
+    from heapfit.export import profile_files
 
     profile = client.sampled_profile()
     if pprof:

@@ -15,7 +15,8 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, snapshots_of
 from heapfit.cli.output import print_json, say
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live import Client, Process, Snapshot, all_clients, find, listening, take
+from heapfit.host.proc import Process, find
+from heapfit.live import Client, Snapshot, all_clients, listening, take
 from heapfit.live.client import LEDGER_TIMEOUT_S
 
 app = new_app()
@@ -100,13 +101,13 @@ def _found(numbers: list[int]) -> list[Process]:
 
 
 def _print(numbers: list[int], *, with_ledgers: bool) -> None:
-    from heapfit.live import openmetrics
+    from heapfit.export import openmetrics
 
     print(openmetrics.text(lambda: _found(numbers), with_ledgers=with_ledgers), end="")
 
 
 def _serve(numbers: list[int], host: str, port: int, *, with_ledgers: bool) -> None:
-    from heapfit.live import openmetrics
+    from heapfit.export import openmetrics
 
     # Blocked before any thread is made, so that they all are, and the signal comes to us.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from heapfit import options, paths
 from heapfit.errors import CannotRun
-from heapfit.program import cannot_start, obstacle, started_by
+from heapfit.host.program import cannot_start, obstacle, started_by
 
 # Python ignores these signals, and what is ignored stays ignored in the program that follows.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)

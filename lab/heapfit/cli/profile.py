@@ -26,6 +26,7 @@ from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 
 if TYPE_CHECKING:
+    from heapfit.diff import Diff
     from heapfit.profile.model import Profile
     from heapfit.profile.page import Against
     from heapfit.profile.sql import Rows
@@ -54,6 +55,12 @@ def profile(
         ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Print all sections, also those in which nothing is to be done."
+        ),
+    ] = False,
     sql: Annotated[
         str | None,
         typer.Option(
@@ -105,8 +112,9 @@ def profile(
     """Show how a program uses its heap: which code holds the memory, sizes, lifetimes, threads.
 
     Several traces are combined into one profile. A program is recorded first, with its output on
-    standard error. Sizes are those that the program asked for. With --against, the comparison of
-    heapfit diff is printed, and the page has both.
+    standard error. Sizes are those that the program asked for. Only the sections that ask for
+    something to be done are printed; the page has all. With --against, the comparison of heapfit
+    diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
     _check_against(traces or [], against, sql, as_markdown=as_markdown, as_json=as_json)
@@ -125,11 +133,11 @@ def profile(
         named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
-            _print(found, named, as_json=as_json)
+            _print(found, named, every=every, as_json=as_json)
             compared = None
         else:
-            compared = _compared(against, _tally([against], None, on), named, tally)
-            _print_compared(compared, found, named, as_json=as_json, as_markdown=as_markdown)
+            diff, compared = _compared(against, _tally([against], None, on), named, tally)
+            _print_compared(diff, found, named, as_json=as_json, as_markdown=as_markdown)
         _save(found, written, named, compared, is_quiet=as_json or as_markdown)
     if open_page:
         webbrowser.open(written.absolute().as_uri())
@@ -227,14 +235,14 @@ def _installed(named: str | None) -> list[InstalledAllocator]:
     return [each for each in found if each is not None]
 
 
-def _print(found: Profile, trace: str, *, as_json: bool) -> None:
+def _print(found: Profile, trace: str, *, every: bool, as_json: bool) -> None:
     from heapfit.profile.answers import advice
     from heapfit.profile.terminal import show
 
     if as_json:
         print_json({"profile": found, "advice": advice(found, trace)})
     else:
-        show(found, results, trace)
+        show(found, results, trace, every=every)
         results.print()
 
 
@@ -277,26 +285,28 @@ def _check_against(
         raise UsageError(f"{traces[0]} and {old} are the same; name two recordings")
 
 
-def _compared(old: Path, before: Tally, new: str, after: Tally) -> Against:
-    from heapfit.diff import of_tallies
+def _compared(old: Path, before: Tally, new: str, after: Tally) -> tuple[Diff, Against]:
+    from heapfit.diff import of_tallies, tables
     from heapfit.profile.page import Against
     from heapfit.profile.sections.flames import difference
 
-    return Against(of_tallies(str(old), new, before, after), difference(before, after))
+    diff = of_tallies(str(old), new, before, after)
+    trees = difference(before, after)
+    return diff, Against(diff.old, list(tables(diff)), diff.conclusions, trees)
 
 
 def _print_compared(
-    compared: Against, found: Profile, trace: str, *, as_json: bool, as_markdown: bool
+    diff: Diff, found: Profile, trace: str, *, as_json: bool, as_markdown: bool
 ) -> None:
     from heapfit.diff import markdown, show
     from heapfit.profile.answers import advice
 
     if as_json:
-        print_json({"profile": found, "advice": advice(found, trace), "against": compared.diff})
+        print_json({"profile": found, "advice": advice(found, trace), "against": diff})
     elif as_markdown:
-        print(markdown(compared.diff), end="")
+        print(markdown(diff), end="")
     else:
-        show(compared.diff, results)
+        show(diff, results)
         results.print()
 
 

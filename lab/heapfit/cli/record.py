@@ -21,10 +21,10 @@ from heapfit.cli.launch import cannot_run, inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.interpreters import OBJECTS_FROM_MALLOC, hiding
-from heapfit.live.processes import present
+from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
+from heapfit.host.proc import present
+from heapfit.host.program import why_not_preloadable
 from heapfit.options import size_in_bytes
-from heapfit.program import why_not_preloadable
 from heapfit.record import (
     OPTIONS,
     Attached,
@@ -159,16 +159,16 @@ def record(
         seconds=_seconds(duration),
         sample=_sample(sample),
         sites=sites,
-        allocator=allocator,
     )
     hidden = OBJECTS_FROM_MALLOC if objects else {}
     if name is not None:
         _record_workload(
-            subject("record", name, context.obj, None), output, options, hidden, as_json
+            subject("record", name, context.obj, None), allocator, output, options, hidden, as_json
         )
         return
     environment = inherited() | hidden
-    recording = _record(command, output or _default(command), options, environment, as_json)
+    path = output or _default(command)
+    recording = _record(command, path, options, environment, allocator, as_json)
     written = [examine(path) for path in recording.files]
     _tell(written, as_json, exit_code=recording.exit_code)
     if not children and recording.children_share > _MUCH:
@@ -185,6 +185,7 @@ def record(
 
 def _record_workload(
     workload: Workload,
+    allocator: str | None,
     output: Path | None,
     options: RecordOptions,
     environment: dict[str, str],
@@ -201,7 +202,7 @@ def _record_workload(
         run = workload.run.model_copy(update={"environment": changed})
         workload = workload.model_copy(update={"run": run})
     provide_programs([workload], install=False)
-    installed = provide_allocators([options.allocator or "glibc"], install=False)
+    installed = provide_allocators([allocator or "glibc"], install=False)
     study = plan(
         workload, installed, baseline=installed[0].name, cores=[default_cores(workload)],
         replicates=1, warmups=0,
@@ -289,13 +290,15 @@ def _record(
     path: Path,
     options: RecordOptions,
     environment: dict[str, str],
+    allocator: str | None,
     as_json: bool,
 ) -> Recording:
     if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
+    treatment = catalogue.resolve_allocators([allocator])[0] if allocator else None
     try:
-        return run_recorded(command, path, options, environment, stdout)
+        return run_recorded(command, path, options, environment, stdout, allocator=treatment)
     except NothingRecorded as error:
         if error.status == 0:
             raise

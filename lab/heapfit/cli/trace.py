@@ -15,7 +15,7 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.flames.formats import Format, Unit, What
+from heapfit.profile.flames.formats import Format, Unit, What
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
@@ -118,7 +118,7 @@ def export(
             "the file is not printed on a terminal; name one with -o FILE, or use a pipe"
         )
     from heapfit.files import write_bytes
-    from heapfit.flames.export import export as export_trace
+    from heapfit.profile.flames.export import export as export_trace
 
     if not trace.is_dir():
         _there(trace)

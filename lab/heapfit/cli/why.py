@@ -16,7 +16,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.text import capitalised, counted, part_of, size, visible
 
 if TYPE_CHECKING:
-    from heapfit.live import Process
+    from heapfit.host.proc import Process
     from heapfit.why import Finding, Growth, Reading
 
 app = new_app()
@@ -54,7 +54,7 @@ def why(
     with the option sample, it names the call sites whose blocks keep free memory from being
     returned.
     """
-    from heapfit.live.processes import largest
+    from heapfit.host.proc import largest
     from heapfit.why import findings, grown, read
 
     if pid is None:

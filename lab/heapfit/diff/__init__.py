@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from heapfit.diff.model import Change, Diff, Fact, Figure
 from heapfit.diff.recordings import of_recordings, of_tallies
-from heapfit.diff.shown import markdown, show
+from heapfit.diff.shown import markdown, show, tables
 from heapfit.diff.studies import of_studies
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "of_studies",
     "of_tallies",
     "show",
+    "tables",
 ]

@@ -7,9 +7,10 @@ import resource
 import statistics
 import time
 
-from heapfit import catalogue, cgroups, machine
+from heapfit import catalogue
 from heapfit.errors import HeapfitError
-from heapfit.machine import chosen, meminfo, read
+from heapfit.host import cgroups, machine
+from heapfit.host.machine import chosen, meminfo, read
 from heapfit.records import Record
 from heapfit.trial import BUILTIN_METRIC_NAMES, METRIC_NAMES, find_metric, unavailable_metrics
 from heapfit.trial.perf import Instructions

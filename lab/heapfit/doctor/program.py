@@ -13,8 +13,9 @@ from pathlib import Path
 from heapfit.catalogue.command import run_quietly
 from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
-from heapfit.interpreters import hiding
-from heapfit.program import has_malloc, obstacle, read_or_none, started_by
+from heapfit.host.elf import has_malloc, read_or_none
+from heapfit.host.interpreters import hiding
+from heapfit.host.program import obstacle, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0

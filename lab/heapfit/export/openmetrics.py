@@ -19,9 +19,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from heapfit.errors import HeapfitError
-from heapfit.live import pprof_page
+from heapfit.export import pprof_page
+from heapfit.host.proc import Gone, Process
 from heapfit.live.client import Client
-from heapfit.live.processes import Gone, Process
 from heapfit.live.records import LiveOption
 from heapfit.live.snapshot import Snapshot, take
 

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from heapfit.errors import HeapfitError
+from heapfit.host.proc import Process
 from heapfit.live.client import Client
-from heapfit.live.processes import Process
 
 PATH = "/debug/pprof/heap"
 
@@ -61,7 +61,7 @@ def _chosen(environment: _Environment, found: list[Process]) -> Process:
 
 def _file(process: Process) -> bytes:
     # Late: what it loads is not needed for metrics.
-    from heapfit.live.profile_files import pprof_file
+    from heapfit.export.profile_files import pprof_file
 
     client = Client(process.pid, _TIMEOUT_S)
     return pprof_file(client.sampled_profile(_TIMEOUT_S), process)

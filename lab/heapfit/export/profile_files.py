@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from heapfit.flames import folded, pprof
-from heapfit.flames.formats import Unit, What
-from heapfit.flames.stacks import Amount, Call, Place, Stacks
-from heapfit.live.processes import Process
+from heapfit.host.proc import Process
 from heapfit.live.profile import LiveProfile, Site
+from heapfit.profile.flames import folded, pprof
+from heapfit.profile.flames.formats import Unit, What
+from heapfit.profile.flames.stacks import Amount, Call, Place, Stacks
 from heapfit.profile.trace import Info, Summary
 from heapfit.symbols import Files, Frame
 from heapfit.trace.sites import Mapping

@@ -8,15 +8,15 @@ import re
 from pathlib import Path
 from statistics import median
 
-from heapfit import machine
 from heapfit.catalogue.command import filled
 from heapfit.doctor.program import C_LIBRARY, c_library, libraries_of, linked_allocator
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.facts import Facts
+from heapfit.host import machine
+from heapfit.host.program import started_by, why_not_replaced
 from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
 from heapfit.profile.tally import Tally
-from heapfit.program import started_by, why_not_replaced
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.trial import preload

@@ -28,9 +28,9 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 import heapfit
-from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate.orphans import adopted
+from heapfit.host import machine
 from heapfit.names import brief
 from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded

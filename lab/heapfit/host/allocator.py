@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from heapfit.program import Elf, open_regular, read_or_none, undeleted
+from heapfit.host.elf import Elf, open_regular, read_or_none
+from heapfit.host.proc import inside, undeleted
 
 # Names of libraries. Debian's musl calls itself libc.so.
 _LIBRARIES = {
@@ -118,14 +119,6 @@ def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iter
             waiting += needed(_library(folder, path))
     # A C library that goes by another name than the program calls it.
     yield from (each for each in files if _known(each) in ("glibc", "musl"))
-
-
-def inside(folder: Path, path: str) -> Path:
-    """Return where a file is that a process maps: /proc tells it as seen from the process's root,
-    or from ours, if the process is in a folder of it (chroot)."""
-    path = undeleted(path)
-    its = folder / "root" / path.lstrip("/")
-    return its if its.exists() else Path(path)
 
 
 def _target(folder: Path, name: str) -> str:

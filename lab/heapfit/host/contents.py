@@ -15,9 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from heapfit.why.causes import ARENA
-from heapfit.why.maps import Mapping
+from heapfit.host.maps import Mapping
 
+# glibc gives each heap of an arena so much address space, at a multiple of it (malloc/arena.c,
+# HEAP_MAX_SIZE with 64-bit addresses).
+ARENA = 64 << 20
 _HUGE, _PAGE = 2 << 20, 4 << 10
 _LOOKED_AT, _PAGES_READ = 4096, 64
 _PRESENT = 1 << 63

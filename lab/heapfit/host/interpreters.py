@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from heapfit.program import undeleted
+from heapfit.host.proc import undeleted
 
 
 class Interpreter(NamedTuple):

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from heapfit import cgroups
+from heapfit.host import cgroups
 from heapfit.records import Machine
 from heapfit.text import size
 

@@ -13,18 +13,14 @@ from typing import ClassVar, TypeVar
 from pydantic import ValidationError
 
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.host.proc import Gone, Process, find, plain, present
 from heapfit.live.channel import REQUEST_MAX, SERVICE, TIMEOUT_S, Peer, opened
 from heapfit.live.ledger import Ledger
 from heapfit.live.processes import (
-    Gone,
     NotAnswering,
     NotListening,
-    Process,
     belongs_to_another,
-    find,
     listening,
-    plain,
-    present,
     why_not_listening,
 )
 from heapfit.live.profile import LiveProfile, profile

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.host.proc import Gone, Process
 from heapfit.live.client import Client
 from heapfit.live.ledger import Ledger
-from heapfit.live.processes import Gone, Process
 from heapfit.live.records import LiveOption, Stats
 
 _KIB = 1024

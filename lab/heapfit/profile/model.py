@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from heapfit.flames.tree import Tree
+from heapfit.profile.flames.tree import Tree
 from heapfit.records import Record
 
 

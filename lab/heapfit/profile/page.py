@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
-from heapfit.diff.model import Diff
-from heapfit.diff.shown import tables as tables_of
 from heapfit.files import write_text
-from heapfit.flames.tree import Tree
 from heapfit.profile import figures, figures_of_time
 from heapfit.profile.answers import NOTHING_TO_DO, content
 from heapfit.profile.content import Drawing, Section
+from heapfit.profile.flames.tree import Tree
 from heapfit.profile.model import Profile
 from heapfit.profile.tables import process
 from heapfit.report.page import FigureStore, packed, render
@@ -38,7 +36,9 @@ class _Place:
 class Against:
     """An older recording that the profile is set beside, and where stacks hold more or less."""
 
-    diff: Diff
+    old: str
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]]  # title, head, rows
+    conclusions: Sequence[str]
     flames: Tree
 
 
@@ -64,8 +64,7 @@ def page(profile: Profile, trace: str = "TRACE", against: Against | None = None)
         store,
         scripts=["flames.js"] if flames else [],
         flames=flames,
-        against=against.diff if against else None,
-        tables_against=list(tables_of(against.diff)) if against else [],
+        against=against,
         title=shown.title,
         generator=f"heapfit {profile.heapfit}",
         command=shown.command,

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.live.processes import Gone, NotAnswering, NotListening, Process, find, present
+from heapfit.host.proc import Gone, Process, find, present
+from heapfit.live.processes import NotAnswering, NotListening
 from heapfit.record.control import Recorder, RecorderState
 from heapfit.record.options import PROCESS, RecordOptions, library
 from heapfit.record.run import check_path

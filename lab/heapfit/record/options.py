@@ -53,7 +53,6 @@ class RecordOptions:
     seconds: int = 0  # stop after so long; 0: at the program's end
     sample: int = 0  # mean bytes between noted allocations; 0: each is noted
     sites: int = 0  # return addresses that are followed for each allocation
-    allocator: str | None = None  # of the catalogue; None: the program's own
 
     def settings(self) -> dict[str, str]:
         """Return what differs from the recorder's own defaults, by the recorder's names.

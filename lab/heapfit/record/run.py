@@ -15,9 +15,10 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.program import why_not_preloadable
+from heapfit.host.program import why_not_preloadable
 from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
 from heapfit.record.written import examine
+from heapfit.records import InstalledAllocator
 
 _PRELOAD = "LD_PRELOAD"
 # What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
@@ -54,19 +55,21 @@ def run(
     environment: Mapping[str, str] | None = None,
     stdout: int | None = None,
     stdin: int | None = None,
+    allocator: InstalledAllocator | None = None,
 ) -> Recording:
     """Run `command` with `environment` (None: ours) under the recorder, which writes to `path`.
 
     `%p` in the path becomes a process's number. `stdout` and `stdin` are the program's, as
-    subprocess has them. Raises UsageError where a file is in the way, NothingRecorded where there
-    is none afterwards, OSError or ValueError where the program cannot be started.
+    subprocess has them; without an `allocator` it keeps its own. Raises UsageError where a file is
+    in the way, NothingRecorded where there is none afterwards, OSError or ValueError where the
+    program cannot be started.
     """
     path = path.absolute()
     check_path(path)
     given = dict(os.environ if environment is None else environment)
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
-    changes = _changes(path, options, given)
+    changes = _changes(path, options, given, allocator)
     process, status, share = _run(command, {**given, **changes}, stdout, stdin)
     main = path.name.replace(PROCESS, str(process))
     new = set(_found(path)) - set(before)
@@ -113,14 +116,16 @@ def check_path(path: Path) -> None:
         ) from error
 
 
-def _changes(path: Path, options: RecordOptions, environment: Mapping[str, str]) -> dict[str, str]:
+def _changes(
+    path: Path,
+    options: RecordOptions,
+    environment: Mapping[str, str],
+    allocator: InstalledAllocator | None,
+) -> dict[str, str]:
     """Return what a recorded program's environment has beyond `environment`."""
     libraries = [library()]
     changes = variables(path, options.settings())
-    if options.allocator is not None:
-        from heapfit.catalogue import resolve_allocators  # Takes a while to load, and few need it.
-
-        [allocator] = resolve_allocators([options.allocator])
+    if allocator is not None:
         changes |= allocator.environment
         libraries += [allocator.library] if allocator.library else []
     for each in libraries:

@@ -22,8 +22,8 @@ from typing import Literal
 
 import heapfit
 from heapfit.doctor.program import libraries_of, linked_allocator
-from heapfit.machine import inherited_settings, memory_settings
-from heapfit.program import interpreter_of
+from heapfit.host.machine import inherited_settings, memory_settings
+from heapfit.host.program import interpreter_of
 from heapfit.record import options as record
 from heapfit.records import Identity, MeasuredFile, PlannedTrial, Study
 from heapfit.text import capitalised

@@ -20,8 +20,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 import heapfit
-from heapfit import catalogue, machine
+from heapfit import catalogue
 from heapfit.errors import HeapfitError
+from heapfit.host import machine
 from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Trial, Workload
 from heapfit.study.identity import Watch, identify
 from heapfit.study.one_trial import Answer, Request

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import heapfit
-from heapfit import machine
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.host import machine
 from heapfit.records import (
     CAN_BE_ZERO,
     Factor,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from heapfit.program import why_not_preloadable
+from heapfit.host.program import why_not_preloadable
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus
 from heapfit.trial import preload, verdict
 from heapfit.trial.cores import lab_runs_on, split_cores

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from heapfit.program import has_malloc, why_not_replaced
+from heapfit.host.elf import has_malloc
+from heapfit.host.program import why_not_replaced
 from heapfit.text import percent
 
 # Above this part of the processor time without the allocator, a run does not measure it.

@@ -9,11 +9,9 @@ import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from heapfit.why.maps import Mapping
+from heapfit.host.contents import ARENA
+from heapfit.host.maps import Mapping
 
-# glibc gives each heap of an arena so much address space, at a multiple of it (malloc/arena.c,
-# HEAP_MAX_SIZE with 64-bit addresses).
-ARENA = 64 << 20
 # Go's heap grows by so much, at a multiple of it; where it begins is random since 1.26
 # (runtime/malloc.go, heapArenaBytes on 64-bit Linux is a multiple; mheap.go, grow).
 _GO_GROWS = 4 << 20

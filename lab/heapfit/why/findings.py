@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from heapfit.files import free_name
+from heapfit.host.maps import Mapping
+from heapfit.host.proc import started_as
 from heapfit.live import pinners
-from heapfit.live.processes import started_as
 from heapfit.text import counted, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
-from heapfit.why.maps import Mapping
 from heapfit.why.reading import Reading
 
 # Parts of the resident memory: less is no finding of its own; of the huge pages, untouched.
@@ -106,7 +106,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
-        sentence += " This program is linked statically or with musl, and cannot be recorded."
+        sentence += " This program cannot be recorded: it is linked statically, or with musl."
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -178,8 +178,8 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
     sentence += (
-        " Free memory of an arena is for its threads alone. With only two arenas less of it is "
-        "kept, but threads wait for each other more often."
+        " Only an arena's own threads can use its free memory. Two arenas keep less free memory, "
+        "but threads wait for each other more often."
     )
     fewer = [] if limit else ["MALLOC_ARENA_MAX=2 {command}"]
     return sentence, [*fewer, "heapfit fit --goal memory -- {command}", *_RECORD]
@@ -197,12 +197,12 @@ def _main_heap(cause: Cause, reading: Reading) -> Said:
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
     if reading.ledger is not None:
-        return "Mappings that the program makes itself, apart from malloc.", []
+        return "Mappings that the program makes itself, without malloc.", []
     glibc = reading.allocator is not None and reading.allocator.name == "glibc"
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
     return (
         f"Anonymous memory: malloc's {blocks}, or what the program maps itself. Record the "
-        "program: what the recording does not have, the program has mapped itself.",
+        "program: memory that is not in the recording is what it maps itself.",
         _RECORD,
     )
 
@@ -214,7 +214,7 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         named = "; ".join(f"{size_text(e.resident)} {e.meaning}" for e in largest)
         return f"{named}.", _asked(largest[0].name, reading)
     if reading.unasked is not None:
-        return f"It says what each page is there for, where it can be asked: {reading.unasked}.", []
+        return f"heapfit could say what each page is used for, but: {reading.unasked}.", []
     return (
         f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. {_WHO}",
         _RECORD,
@@ -238,8 +238,8 @@ def _files(cause: Cause, reading: Reading) -> Said:
     clean = cause.resident - cause.anonymous
     return (
         f"{size_text(clean)} is page cache, which other processes may share and which the kernel "
-        f"takes back when it needs memory. {size_text(cause.anonymous)} is the process's own: "
-        "pages of private mappings that it has written to.",
+        f"reclaims when it needs memory. {size_text(cause.anonymous)} is the process's own: pages "
+        "of private mappings that it has written to.",
         [],
     )
 
@@ -248,8 +248,8 @@ def _python(cause: Cause, reading: Reading) -> Said:
     other = _other_allocator(reading)
     larger = f"larger ones in {other}'s heap" if other else "large blocks"
     return (
-        f"Small Python objects (up to 512 bytes), or {larger}. Start it again under the recorder, "
-        "which sets PYTHONMALLOC=malloc, to see every object with its line of Python.",
+        f"Small Python objects (up to 512 bytes), or {larger}. Restart the program under the "
+        "recorder, which sets PYTHONMALLOC=malloc, to see every object with its line of Python.",
         _RECORD_OBJECTS,
     )
 
@@ -258,7 +258,7 @@ def _go(cause: Cause, reading: Reading) -> Said:
     limit = reading.settings.get("GOMEMLIMIT")
     by = f"GOMEMLIMIT is {limit}" if limit else "GOMEMLIMIT is not set"
     return (
-        f"{by}. With GOGC at 100 the heap grows to twice what is live before it is collected.",
+        f"{by}. With GOGC=100 the heap grows to twice its live size between collections.",
         ["go tool pprof -sample_index=inuse_space http://HOST/debug/pprof/heap"],
     )
 
@@ -269,14 +269,14 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "arenas": ("glibc's arenas of threads", _arenas),
     "anonymous": (
         "anonymous memory",
-        "Memory of no file. Which mappings it is in, only its user may see, or who may trace it "
-        "(CAP_SYS_PTRACE), such as root.",
+        "Memory without a file. Only the process's user, or a user who may trace it such as root "
+        "(CAP_SYS_PTRACE), can see which mappings it is in.",
         "sudo heapfit why {pid}",
     ),
     "mapped": ("large blocks and own mappings", _mapped),
     "brk": (
         "the program break",
-        "It belongs to an allocator that was in use before, or to one of the program's own.",
+        "It belongs to an allocator that was in use earlier, or to one of the program's own.",
         *_RECORD,
     ),
     "stacks": (
@@ -287,8 +287,8 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "variables": ("variables", "Static variables of the program and its libraries (.bss)."),
     "shared": (
         "shared memory",
-        "The program made it (memfd, /dev/shm and other tmpfs, System V, shared mappings), not "
-        "malloc.",
+        "The program created it without malloc: memfd, /dev/shm or another tmpfs, System V shared "
+        "memory, shared mappings.",
         "ls -l /dev/shm",
         "ls -l /proc/{pid}/fd | grep -E 'memfd|shm'",
     ),
@@ -304,29 +304,29 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
         "--max-old-space-size bounds V8's heap, and a heap snapshot says what is in it.",
         "kill -USR1 {pid}  # opens the inspector; then chrome://inspect",
     ),
-    "jit": ("generated code", "The program has generated it (JIT)."),
+    "jit": ("generated code", "Machine code that the program has generated (JIT)."),
     "python": ("Python's arenas", _python),
     "ruby": (
         "Ruby's heap",
-        "Pages of Ruby's objects, or large blocks: ObjectSpace.memsize_of_all and GC.stat tell "
+        "Pages of Ruby's objects, or large blocks. ObjectSpace.memsize_of_all and GC.stat tell "
         "them apart.",
         *_RECORD,
     ),
     "php": (
         "PHP's heap",
-        "Chunks of 2 MiB of the Zend memory manager. memory_limit bounds them. Start it again "
-        "under the recorder, which sets USE_ZEND_ALLOC=0, to see every object, by functions of "
-        "PHP itself; to find the script's lines, print memory_get_usage() there.",
+        "2 MiB chunks of the Zend memory manager, bounded by memory_limit. Restart the program "
+        "under the recorder, which sets USE_ZEND_ALLOC=0, to see every object by PHP's internal "
+        "functions. To find the line of the script, print memory_get_usage() in it.",
         *_RECORD_OBJECTS,
     ),
     "go": ("Go's heap", _go),
-    "runtime": ("the runtime's own", "It is outside the runtime's heap."),
+    "runtime": ("the runtime's own memory", "Memory that the runtime uses outside its heap."),
     "hugetlb": (
         "huge pages of the pool",
-        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs), which the kernel does not "
-        "count as resident: no other process can use them meanwhile.",
+        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs). The kernel does not count "
+        "them as resident, but no other process can use them.",
     ),
-    "kernel": ("the kernel's pages", "Every process has them."),
+    "kernel": ("pages of the kernel", "Every process has them."),
     "named": (
         "named by the program:",
         "The program has given it this name (PR_SET_VMA_ANON_NAME).",
@@ -343,14 +343,14 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
         enabled = mode.read_text().strip() if mode.exists() else "unknown"
         always = "[always]" in enabled
-        by = "the machine gives them to every program" if always else "the program asks for them"
+        by = "The kernel uses them for every program" if always else "The program asks for them"
         yield Finding(
             "huge_pages",
             "zeros in huge pages",
             zeros,
-            f"{size_text(reading.huge)} lie in transparent huge pages, and about "
-            f"{percent(reading.huge_untouched or 0.0)} of their contents is zeros: pages that came "
-            f"along and were never written, or were cleared; {by}.",
+            f"{size_text(reading.huge)} are in transparent huge pages. About "
+            f"{percent(reading.huge_untouched or 0.0)} of their contents is zeros: memory that was "
+            f"never written, or was cleared. {by}.",
             likely=True,
             evidence=[f"{mode}: {enabled}", f"AnonHugePages: {size_text(reading.huge)}"],
             commands=[f"echo madvise | sudo tee {mode}"] if always else [],
@@ -358,10 +358,10 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
     if lazily := sizes["lazily_freed"]:
         yield Finding(
             "lazily_freed",
-            "given back lazily",
+            "lazily freed",
             lazily,
-            "It has been given back (MADV_FREE) and still counts as resident: the kernel takes it "
-            "when it needs memory.",
+            "The allocator has returned this memory (MADV_FREE). It counts as resident until the "
+            "kernel needs it for something else.",
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
     if free := sizes["free"]:
@@ -369,10 +369,11 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             "free",
             "free memory in malloc's heap",
             free,
-            "The program has freed these blocks, and glibc keeps their memory. By itself it gives "
-            "back only what is free at the end of the heap; malloc_trim(0) also gives back whole "
-            "free pages elsewhere. To see which live blocks keep the rest, start the program again "
-            "under the recorder; to see whether another allocator needs less, run it under one.",
+            "The program has freed these blocks, but glibc still holds their memory. On its own, "
+            "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
+            "also returns whole free pages elsewhere. To see which live blocks keep the rest, "
+            "restart the program under the recorder. To see whether another allocator needs less, "
+            "run it under one.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, "heapfit run -- {command}"], reading),
@@ -388,18 +389,19 @@ def _of_all(reading: Reading) -> Iterator[Finding]:
     if reading.most_resident >= _RETAINED * (reading.resident + reading.swapped):
         yield Finding(
             "peak",
-            "the peak was",
+            "earlier peak",
             reading.most_resident,
-            "The process once had that much resident; the difference has gone back to the kernel.",
+            "The process once had this much resident. The difference has been returned to the "
+            "kernel.",
             evidence=[f"VmHWM: {size_text(reading.most_resident)}"],
             of_all=True,
         )
     if _is_noticed(reading.swapped, reading):
         yield Finding(
             "swap",
-            "of all, in swap",
+            "memory in swap",
             reading.swapped,
-            f"{size_text(reading.swapped)} is in swap, and is read back when it is touched.",
+            "The kernel reads it back when the process uses it. The table counts it as well.",
             evidence=[f"VmSwap: {size_text(reading.swapped)}"],
             of_all=True,
         )
@@ -415,9 +417,9 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
         sentences, commands = [*sentences, step[0]], [step[1]]
     yield Finding(
         cause="pinned",
-        title="of the heap, free memory on pages with live objects",
+        title="free memory of the heap on pages with live objects",
         size=pinned,
-        sentence=" ".join(["No setting gives it back while these objects live.", *sentences]),
+        sentence=" ".join(["No setting returns it while these objects live.", *sentences]),
         likely=False,
         evidence=[f"heapfit ctl {reading.process.pid} ledger: pinned {size_text(pinned)}"],
         commands=commands,
@@ -430,15 +432,17 @@ def _of_limits(reading: Reading) -> Iterator[Finding]:
         cached = near.cache > reading.resident
         used = f"{size_text(near.used)} of the {size_text(near.limit)}"
         if near.own:
-            title = f"of the limit on {near.own}"
-            sentence = f"The process has {used} that its own limit allows: beyond it malloc fails."
+            title = f"use of the limit on {near.own}"
+            sentence = f"The process uses {used} that its own limit allows. Beyond it malloc fails."
         else:
-            title = "page cache of the container" if cached else "of the container's limit"
-            beyond = "slows it down" if near.file.endswith(".high") else "ends a process of it"
+            title = "page cache of the container" if cached else "memory of the container"
+            beyond = (
+                "slows it down" if near.file.endswith(".high") else "kills one of its processes"
+            )
             sentence = (
-                f"The control group uses {used} that it may; beyond that, the kernel {beyond}. "
-                f"{size_text(near.cache)} of it is page cache, which is taken back before, and "
-                f"{size_text(max(near.used - near.cache, 0))} is not."
+                f"The control group uses {used} that it is allowed. Beyond that, the kernel "
+                f"{beyond}. {size_text(near.cache)} of it is page cache, which the kernel reclaims "
+                f"first; {size_text(max(near.used - near.cache, 0))} is not."
             )
         yield Finding(
             "cache" if cached else "limit",

@@ -10,26 +10,31 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heapfit import cgroups
 from heapfit.errors import HeapfitError
-from heapfit.interpreters import OBJECTS_FROM_MALLOC, runtime_of
-from heapfit.live import Client, Gone, Ledger, LiveProfile, Process, present
-from heapfit.live.processes import (
+from heapfit.host import cgroups, contents
+from heapfit.host.allocator import Allocator, allocator_of
+from heapfit.host.elf import read_or_none
+from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, runtime_of
+from heapfit.host.machine import settings_in
+from heapfit.host.maps import Mapping, parse
+from heapfit.host.proc import (
+    PROC,
+    Gone,
+    Process,
     environment_of,
+    inside,
     living,
     plain,
     preload_of,
+    present,
     read_file,
     status_of,
     threads,
+    undeleted,
 )
-from heapfit.machine import settings_in
-from heapfit.program import read_or_none, undeleted
-from heapfit.why import contents, program
+from heapfit.live import Client, Ledger, LiveProfile
 from heapfit.why.causes import Cause, Place, causes
-from heapfit.why.maps import Mapping, parse
 
-_PROC = Path("/proc")
 _KIB = 1024
 _VERY_MANY = 100_000  # mappings: some two seconds
 
@@ -41,7 +46,7 @@ class Reading:
     process: Process
     run: tuple[object, ...]  # another one after an exec, or of another process
     exe: str
-    allocator: program.Allocator | None
+    allocator: Allocator | None
     runtime: str | None
     recordable: bool  # while it runs: it has glibc as a library
     threads: int
@@ -70,7 +75,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
     process, alive = _there(pid)
-    folder = _PROC / str(alive)
+    folder = PROC / str(alive)
     run = _run(alive)
     mappings = _mappings(folder, process, progress)
     status = status_of(alive) or {}
@@ -85,7 +90,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
     groups = _lines(alive, "cgroup")
     settings = settings_in(environment_of(alive))
-    allocator = program.allocator_of(files, exe, folder, preload_of(alive))
+    allocator = allocator_of(files, exe, folder, preload_of(alive))
     name = allocator.name if allocator else ""
     runtime = runtime_of(folder / "exe", [exe, *files])
     ledger, profile, unasked = _heap(pid) if name == "heapfit" else (None, None, None)
@@ -168,7 +173,7 @@ def _mappings(
     except FileNotFoundError as error:
         present(process.pid)
         raise HeapfitError(
-            "this kernel has no /proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)"
+            "this kernel has no /proc/PID/smaps (CONFIGPROC_PAGE_MONITOR)"
         ) from error
 
 
@@ -203,7 +208,7 @@ def _run(pid: int) -> tuple[object, ...]:
     """Return what a process has that changes when it executes a program, even the same again: when
     it began, what the kernel gave the program, which may not be read of others, and its file."""
     began = read_file(pid, "stat").rpartition(b")")[2].split()[19:20]
-    return began, read_file(pid, "auxv"), _link(_PROC / str(pid) / "exe")
+    return began, read_file(pid, "auxv"), _link(PROC / str(pid) / "exe")
 
 
 def _tmpfs(pid: int) -> set[str]:
@@ -219,7 +224,7 @@ def _tmpfs(pid: int) -> set[str]:
 
 def _variables(folder: Path, path: str) -> int:
     """Return how many bytes a file's variables may take behind its data, in whole pages."""
-    elf = read_or_none(program.inside(folder, path))
+    elf = read_or_none(inside(folder, path))
     return (1 << 62) if elf is None else elf.zeros + 2 * mmap.PAGESIZE
 
 

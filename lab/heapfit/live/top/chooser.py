@@ -13,9 +13,10 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Static
 
 from heapfit.errors import HeapfitError
+from heapfit.host.proc import Process
 from heapfit.live.client import Client
 from heapfit.live.figures import NONE_YET, Cell, Sheet
-from heapfit.live.processes import Process, listening
+from heapfit.live.processes import listening
 from heapfit.live.records import Stats
 from heapfit.live.top.sheet_table import SheetTable
 from heapfit.live.top.watch import Watch

@@ -18,10 +18,10 @@ from textual.widgets import Footer, Static, TabbedContent, TabPane
 
 from heapfit import text
 from heapfit.errors import HeapfitError
+from heapfit.host.proc import Gone
 from heapfit.live import figures
 from heapfit.live.client import LEDGER_TIMEOUT_S, Client
 from heapfit.live.figures import Figure, Sheet
-from heapfit.live.processes import Gone
 from heapfit.live.snapshot import Rates, Snapshot, rates_between, take
 from heapfit.live.top.sheet_table import SheetTable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heapfit.interpreters import hiding
+from heapfit.host.interpreters import hiding
 from heapfit.profile.advice import (
     DOMINANT,
     KIB,

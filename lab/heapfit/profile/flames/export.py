@@ -6,11 +6,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from heapfit.flames import folded, perfetto, pprof, speedscope
-from heapfit.flames.formats import Format, Unit, What
-from heapfit.flames.stacks import Stacks, count
 from heapfit.profile.analyse import OnPart
 from heapfit.profile.files import converted
+from heapfit.profile.flames import folded, perfetto, pprof, speedscope
+from heapfit.profile.flames.formats import Format, Unit, What
+from heapfit.profile.flames.stacks import Stacks, count
 from heapfit.profile.sections.recording import count_steps
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import Summary, Trace

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from heapfit.flames.formats import Unit, What
-from heapfit.flames.stacks import Stacks, value
+from heapfit.profile.flames.formats import Unit, What
+from heapfit.profile.flames.stacks import Stacks, value
 from heapfit.profile.trace import Summary
 from heapfit.text import visible
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from heapfit.flames.formats import Unit, What
-from heapfit.flames.protobuf import message, number, text
-from heapfit.flames.stacks import ELSEWHERE, Amounts, Stacks
+from heapfit.profile.flames.formats import Unit, What
+from heapfit.profile.flames.protobuf import message, number, text
+from heapfit.profile.flames.stacks import ELSEWHERE, Amounts, Stacks
 from heapfit.profile.trace import Summary
 
 _HEAP = "malloc"  # what heapprofd calls the C library's

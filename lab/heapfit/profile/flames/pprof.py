@@ -9,9 +9,9 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterator, Sequence
 
-from heapfit.flames.formats import Unit, What
-from heapfit.flames.protobuf import message, number, numbers
-from heapfit.flames.stacks import Amounts, Call, Place, Stacks
+from heapfit.profile.flames.formats import Unit, What
+from heapfit.profile.flames.protobuf import message, number, numbers
+from heapfit.profile.flames.stacks import Amounts, Call, Place, Stacks
 from heapfit.profile.trace import Summary
 from heapfit.symbols import covering
 from heapfit.trace.sites import Mapping, parse_mappings

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 import heapfit
-from heapfit.flames.formats import Unit, What
-from heapfit.flames.stacks import Stacks, value
+from heapfit.profile.flames.formats import Unit, What
+from heapfit.profile.flames.stacks import Stacks, value
 from heapfit.profile.trace import Summary
 
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from heapfit.flames.formats import Unit, What
+from heapfit.profile.flames.formats import Unit, What
 from heapfit.profile.model import YOUNG_BYTES
 from heapfit.profile.tally import whole
 from heapfit.profile.trace import Trace

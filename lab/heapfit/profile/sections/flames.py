@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 from operator import sub
 
-from heapfit.flames import stacks
-from heapfit.flames.tree import Tree, grow
 from heapfit.names import passes_on, shortened
+from heapfit.profile.flames import stacks
+from heapfit.profile.flames.tree import Tree, grow
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import Trace
 

@@ -11,7 +11,7 @@ from itertools import accumulate
 from operator import sub
 from pathlib import Path
 
-from heapfit.interpreters import hiding
+from heapfit.host.interpreters import hiding
 from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import Counted, Tally, amount, whole

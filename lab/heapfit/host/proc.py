@@ -1,0 +1,183 @@
+"""Processes, and what /proc says of each: nothing of one that has ended, or is not ours to read."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from heapfit.errors import HeapfitError
+
+PROC = Path("/proc")
+# A longer command line hides what a message says.
+_LONGEST_COMMAND = 120
+
+
+class Gone(HeapfitError):
+    """There is no such process, or it has ended."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of this machine. `own_pid` is its number as it sees itself, in a container."""
+
+    pid: int
+    own_pid: int
+    user: int
+    name: str
+    command: tuple[str, ...]
+
+    @property
+    def command_line(self) -> str:
+        """The command as a shell would be given it, without what a terminal would obey."""
+        return plain(shlex.join(self.command) or self.name)
+
+
+def plain(text: str) -> str:
+    """Return `text` without control characters: it comes from a process that need not be ours.
+
+    >>> plain("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def find(pid: int) -> Process | None:
+    """Return what is known of a process; None when there is none, or only what is left of it."""
+    status = status_of(pid)
+    # The number of a thread leads to a folder too.
+    if status is None or status["Tgid"] != str(pid):
+        return None
+    if status["State"][0] in "ZX" and living(pid) is None:
+        return None
+    return Process(
+        pid=pid,
+        own_pid=int(status.get("NSpid", str(pid)).split()[-1]),
+        user=int(status["Uid"].split()[1]),  # real, effective, saved, of the file system
+        name=plain(status["Name"]),
+        command=_command(words(read_file(pid, "cmdline"))),
+    )
+
+
+def living(pid: int) -> int | None:
+    """Return the number under which /proc tells the memory of a process: that of its first thread,
+    or of another where that has ended before them; None where all have."""
+    for number in (pid, *threads(pid)):
+        status = status_of(number)
+        if status is not None and status["State"][0] not in "ZX":
+            return number
+    return None
+
+
+def threads(pid: int) -> Iterator[int]:
+    """Yield the numbers of a process's threads; none where it has ended."""
+    with suppress(OSError):
+        yield from map(int, os.listdir(PROC / str(pid) / "task"))
+
+
+def _command(words: list[str]) -> tuple[str, ...]:
+    """Return the words of a command; a program that writes a title over them leaves empty ones."""
+    while len(words) > 1 and not words[-1]:
+        words.pop()
+    return tuple(words)
+
+
+def present(pid: int, advice: str = "heapfit top shows which can be watched") -> Process:
+    """Return what is known of a process; Gone when there is none, with an advice."""
+    process = find(pid)
+    if process is None:
+        raise Gone(f"there is no process {pid}; {advice}")
+    return process
+
+
+def largest(number: int) -> list[tuple[Process, int]]:
+    """Return the processes with the most resident memory, with that in bytes, but for this one."""
+    sizes = []
+    for entry in PROC.iterdir():
+        if entry.name.isdecimal() and entry.name != str(os.getpid()):
+            pages = read_file(int(entry.name), "statm").split()
+            if len(pages) > 1 and pages[1] != b"0":
+                sizes.append((int(pages[1]) * mmap.PAGESIZE, int(entry.name)))
+    ranked = ((find(pid), resident) for resident, pid in sorted(sizes, reverse=True))
+    return list(islice(((each, size) for each, size in ranked if each is not None), number))
+
+
+def started_as(process: Process) -> str:
+    """Return the words that started a process, as far as they are known: of one that has changed
+    its title, as servers do, the program's file is."""
+    words = process.command
+    name = words[0] if words else ""
+    is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
+    if name.startswith("-") or (not is_path and shutil.which(name) is None):
+        try:
+            file = undeleted(os.readlink(f"/proc/{process.pid}/exe"))
+        except OSError:
+            return "COMMAND"
+        # In a title of several words are its arguments, or something else.
+        words = (file, "ARGUMENTS") if " " in name else (file, *words[1:])
+    command = shlex.join(words)
+    if not command.isprintable() or len(command) > _LONGEST_COMMAND:
+        command = ""
+    return command or "COMMAND"
+
+
+# ------------------------------------------------------------------ its files
+
+
+def undeleted(path: str) -> str:
+    """Return a file's path in /proc without what follows it there once the file is deleted.
+
+    >>> undeleted("/lib/libjvm.so (deleted)")
+    '/lib/libjvm.so'
+    """
+    return path.removesuffix(" (deleted)")
+
+
+def inside(folder: Path, path: str) -> Path:
+    """Return where a file is that a process maps: /proc tells it as seen from the process's root,
+    or from ours, if the process is in a folder of it (chroot)."""
+    path = undeleted(path)
+    its = folder / "root" / path.lstrip("/")
+    return its if its.exists() else Path(path)
+
+
+def status_of(pid: int) -> dict[str, str] | None:
+    """Return what /proc/PID/status says, line by line; None of no process."""
+    lines = read_file(pid, "status").decode(errors="replace").split("\n")
+    status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    return status if {"Name", "State", "Tgid", "Uid"} <= status.keys() else None
+
+
+def read_file(pid: int, name: str) -> bytes:
+    """Return a file of a process: nothing when it has ended, or is not ours to read."""
+    try:
+        return (PROC / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Return the variables that a process was started with, as far as they may be read."""
+    return dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
+
+
+def preload_of(pid: int) -> str | None:
+    """Return the LD_PRELOAD that a process was started with; None where its variables may not be
+    read, or it has written something else over them, as those do that set a long title."""
+    try:
+        given = words((PROC / str(pid) / "environ").read_bytes())
+    except OSError:
+        return None
+    whole = all("=" in each for each in given)
+    return environment_of(pid).get("LD_PRELOAD", "") if whole else None
+
+
+def words(raw: bytes) -> list[str]:
+    """Return the words of a list that a zero byte ends after each."""
+    return raw.decode(errors="replace").removesuffix("\0").split("\0") if raw else []
