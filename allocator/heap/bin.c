@@ -26,10 +26,10 @@ enum { CARVE_SHARE = 4 };
 enum { SPARSE_BLOCKS = 24, SPARSE_UNITS_USED = 0x00FF };
 
 /* Blocks that a refill moves to the bin: few at first, since a thread that ends soon would have to return them one by one,
- * then twice as many each time. While a heap has chores and refills are rare, never more than so many: then even a nearly
- * idle thread comes by the clock. Otherwise a list is never cut: to find the place, its blocks would have to be fetched one
- * after the other. */
-enum { GIVEN_FIRST = 8, GIVEN_WITH_CHORES = 64, BLOCKS_MAX = (1 << 14) - 1 /* more than a span can have */ };
+ * then twice as many each time. While a heap has chores and refills are rare, one alone: then even a nearly idle thread
+ * comes by the clock with each allocation. Otherwise a list is never cut: to find the place, its blocks would have to be
+ * fetched one after the other. */
+enum { GIVEN_FIRST = 8, GIVEN_AT_REST = 1, BLOCKS_MAX = (1 << 14) - 1 /* more than a span can have */ };
 
 static uint8_t wake_threshold(uint32_t block_size)
 {
@@ -343,7 +343,7 @@ static uintptr_t list_walk(uintptr_t block, uint32_t steps)
 /* How many blocks a refill may move to the bin. */
 ALWAYS_INLINE uint32_t bin_gives(const struct heap *heap, struct bin *bin)
 {
-    uint32_t most = heap->chores && !heap->busy ? GIVEN_WITH_CHORES : BLOCKS_MAX;
+    uint32_t most = heap->chores && !heap->busy ? GIVEN_AT_REST : BLOCKS_MAX;
     uint32_t given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
     if (given > most) given = most;
     bin->given = (uint16_t)given;

@@ -274,11 +274,34 @@ static bool is_mostly_free(void)
     return space_is_mostly_free(load.kept, load.dirty);
 }
 
+static enum chores_left step(struct heap *heap, uint64_t now, uint32_t decay)
+{
+    enum chores_left left = spans_tidy(heap, now, decay);
+    left = chores_more_urgent(left, cache_release_old(heap, now, decay));
+    return chores_more_urgent(left, (enum chores_left)space_purge_old());
+}
+
+/* A thread that hardly ever comes by would take minutes for what is due, a step at a time. So it takes an eighth of the time
+ * since it last came, and 10 ms at most. Not for a heap that others wait for. */
+enum { SHARE_OF_REST = 8, LONGEST_NS = 10000000 };
+
+static COLD enum chores_left step_on(struct heap *heap, uint64_t now, uint64_t rested_ms, uint32_t decay)
+{
+    if (heap != thread_heap_own()) return CHORES_NOW;
+    uint64_t most = rested_ms * (1000000 / SHARE_OF_REST);
+    uint64_t end = platform_clock_ns() + (most < LONGEST_NS ? most : LONGEST_NS);
+    enum chores_left left;
+    do left = step(heap, now, decay);
+    while (left == CHORES_NOW && platform_clock_ns() < end);
+    return left;
+}
+
 void heap_chores_look(struct heap *heap)
 {
     uint64_t now = platform_clock_ms(), before = heap->chores_looked;
     heap_pressure_pass(now);
-    heap->busy = now - heap->chores_looked <= BUSY_MS;
+    uint64_t rested = now - heap->chores_looked;
+    heap->busy = rested <= BUSY_MS;
     heap->chores_looked = now;
     uint32_t decay = decay_ms();
     if (decay == DECAY_NEVER) heap_set_chores(heap, false); /* it was set to that meanwhile */
@@ -288,9 +311,8 @@ void heap_chores_look(struct heap *heap)
         return;
     }
     heap_return_blocks(heap);
-    enum chores_left left = spans_tidy(heap, now, decay);
-    left = chores_more_urgent(left, cache_release_old(heap, now, decay));
-    left = chores_more_urgent(left, (enum chores_left)space_purge_old());
+    enum chores_left left = step(heap, now, decay);
+    if (left == CHORES_NOW && !heap->busy) left = step_on(heap, now, rested, decay);
     heap_set_chores(heap, left != CHORES_NONE);
     heap->chores_due = left == CHORES_NOW ? now + 1 : now + decay / 2;
 }

@@ -47,18 +47,22 @@ template <typename Body> void in_new_heap(Body body)
 
 constexpr size_t SPANS = 300, BYTES = 512, IN_A_SPAN = SPAN_SIZE / BYTES;
 
-// A thread that leaves one live block in each of its spans.
+// Of the blocks that fill so many spans all but one in each are freed.
+std::vector<void *> blocks_left_over()
+{
+    std::vector<void *> live, blocks(SPANS * IN_A_SPAN);
+    for (auto &block : blocks) block = heap_malloc(BYTES);
+    for (size_t i = 0; i < blocks.size(); i++) {
+        if (i % IN_A_SPAN == 0) live.push_back(blocks[i]);
+        else heap_free(blocks[i]);
+    }
+    return live;
+}
+
 std::vector<void *> blocks_of_a_dead_thread()
 {
     std::vector<void *> live;
-    std::thread([&live] {
-        std::vector<void *> blocks(SPANS * IN_A_SPAN);
-        for (auto &block : blocks) block = heap_malloc(BYTES);
-        for (size_t i = 0; i < blocks.size(); i++) {
-            if (i % IN_A_SPAN == 0) live.push_back(blocks[i]);
-            else heap_free(blocks[i]);
-        }
-    }).join();
+    std::thread([&live] { live = blocks_left_over(); }).join();
     return live;
 }
 
@@ -84,6 +88,21 @@ TEST(Orphans, DecayWhileThreadsTakeSpans)
                 heap_malloc(size_class_bytes(static_cast<unsigned>(bin)));
         }
         EXPECT_GE(purged() - before, MOST);
+        expect_live(live);
+    });
+}
+
+TEST(ANearlyIdleThread, GivesBackWithEachOfItsFewCalls)
+{
+    in_new_heap([] {
+        std::vector<void *> live = blocks_left_over();
+        size_t before = purged();
+        clock_shift_ms += DECAY;
+        for (int call = 0; call < 20; call++) {
+            clock_shift_ms += 100;
+            heap_free(heap_malloc(BYTES));
+        }
+        EXPECT_GT(purged() - before, MOST);
         expect_live(live);
     });
 }

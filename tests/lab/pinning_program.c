@@ -12,17 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "profile_sites.h"
+
 enum { SITES = 8, PAGE = 4096, PINNED_PAGES = 3000, DENSE_BYTES = 6 << 20 };
 
-/* Eight functions that are not one to the compiler, each with a call of its own. */
-#define SITE(n)                                                                                                        \
-    static __attribute__((noinline)) void *site_##n(size_t size)                                                       \
-    {                                                                                                                  \
-        void *object = malloc(size);                                                                                   \
-        if (object != NULL) memset(object, n + 1, size); /* so it does not look free */                                \
-        __asm__ volatile("" : : "r"(object), "r"(n) : "memory");                                                       \
-        return object;                                                                                                 \
-    }
 SITE(0) SITE(1) SITE(2) SITE(3) SITE(4) SITE(5) SITE(6) SITE(7) typedef void *(*site)(size_t size);
 static const site sites[SITES] = {site_0, site_1, site_2, site_3, site_4, site_5, site_6, site_7};
 

@@ -6,24 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "profile_sites.h"
+
 enum { SITES = 6, MOST = 60000 };
 
-#define SITE(n)                                                                                                        \
-    static __attribute__((noinline)) void *site_##n(size_t size)                                                       \
-    {                                                                                                                  \
-        void *object = malloc(size);                                                                                   \
-        if (object != NULL) memset(object, n + 1, size); /* so it does not look free */                                \
-        __asm__ volatile("" : : "r"(object), "r"(n) : "memory");                                                       \
-        return object;                                                                                                 \
-    }                                                                                                                  \
-    struct site_##n /* so that a semicolon follows */
-SITE(0);
-SITE(1);
-SITE(2);
-SITE(3);
-SITE(4);
-SITE(5);
-static void *(*const sites[SITES])(size_t size) = {site_0, site_1, site_2, site_3, site_4, site_5};
+SITE(0) SITE(1) SITE(2) SITE(3) SITE(4) SITE(5) typedef void *(*site)(size_t size);
+static const site sites[SITES] = {site_0, site_1, site_2, site_3, site_4, site_5};
 static const size_t sizes[SITES] = {32, 112, 512, 3072, 20480, 262144};
 static const int counts[SITES] = {60000, 15000, 6000, 700, 100, 12};
 static void *objects[SITES][MOST];

@@ -38,9 +38,7 @@ WAYS = ("pattern", "churn 4", "churn 0", "forks", "loads", "sleeps", "signals")
 
 pytestmark = [
     pytest.mark.full,
-    pytest.mark.skipif(
-        os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
-    ),
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64 can be attached to"),
 ]
 
 

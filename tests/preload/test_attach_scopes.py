@@ -10,14 +10,8 @@ import pytest
 from heapfit import paths
 from subjects import compiled
 from test_attach import PATTERN_SIZE, attacher, nothing_forbids_it, running, stop  # noqa: F401
+from test_attach import pytestmark as pytestmark
 from trace_file import read_trace
-
-pytestmark = [
-    pytest.mark.full,
-    pytest.mark.skipif(
-        os.uname().machine != "x86_64", reason="only x86-64 processes can be attached to"
-    ),
-]
 
 
 @pytest.fixture(scope="module")

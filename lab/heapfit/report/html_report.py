@@ -23,6 +23,7 @@ from heapfit.findings import Analysis
 from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
 from heapfit.report import drift as drifts
 from heapfit.report import figures, findings_words
+from heapfit.report.changes import against_baseline
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
 from heapfit.report.deployment import deployment
 from heapfit.report.described import explained, library_text, machine_facts
@@ -116,6 +117,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         levels_label=levels_label,
         join_words=join_words,
         advice=advice,
+        compared=against_baseline(results, advice) if advice else "",
         trade_off=pareto(advice, _treatments(results)) if advice else None,
         deployment=deployment(study, advice),
         findings=_finding_sections(results, findings, analysed),

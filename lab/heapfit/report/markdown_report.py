@@ -13,6 +13,7 @@ from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Summary
 from heapfit.report import findings_words as words
+from heapfit.report.changes import against_baseline
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
 from heapfit.report.deployment import deployment
 from heapfit.report.described import explained, library_text, machine_facts
@@ -32,7 +33,7 @@ def dumps(summary: Summary, findings: Findings | None = None) -> str:
     study = summary.study
     findings = findings or Findings()
     parts = [f"# {escape(study.title or study.name)}"]
-    parts += _recommendation(findings.advice) if findings.advice else []
+    parts += _recommendation(results, findings.advice) if findings.advice else []
     parts += [bullets(overall(results))]
     analysed = analysed_metrics(study)
     for metric in results.metrics:
@@ -56,7 +57,7 @@ def write(summary: Summary, path: Path, findings: Findings | None = None) -> Non
     write_text(path, dumps(summary, findings))
 
 
-def _recommendation(advice: Advice) -> list[str]:
+def _recommendation(results: Results, advice: Advice) -> list[str]:
     """The recommendation with its reasons and the ranking."""
     costs = words.costs_of(advice)
     rows = [
@@ -69,8 +70,9 @@ def _recommendation(advice: Advice) -> list[str]:
         for each in advice.standings
     ]
     unbeaten = capitalised(words.UNBEATEN)
+    said = " ".join(filter(None, (against_baseline(results, advice), words.reasons_of(advice))))
     return [
-        f"**{escape(words.headline(advice))}.** {escape(words.reasons_of(advice))}",
+        f"**{escape(words.headline(advice))}.** {escape(said)}",
         table(["allocator", "score", *map(escape, costs), ""], rows),
         escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}. {unbeaten}."),
         *([bullets(advice.notes)] if advice.notes else []),
