@@ -340,10 +340,12 @@ static uintptr_t list_walk(uintptr_t block, uint32_t steps)
     return block;
 }
 
-/* How many blocks a refill may move to the bin. */
-ALWAYS_INLINE uint32_t bin_gives(const struct heap *heap, struct bin *bin)
+/* How many blocks a refill may move to the bin. Not only refills look for chores: so the first one after a rest begins to tell
+ * whether they are rare. */
+ALWAYS_INLINE uint32_t bin_gives(struct heap *heap, struct bin *bin)
 {
-    uint32_t most = heap->chores && !heap->busy ? GIVEN_AT_REST : BLOCKS_MAX;
+    uint32_t most = heap->chores && (heap->rests || !heap->busy) ? GIVEN_AT_REST : BLOCKS_MAX;
+    heap->rests = false;
     uint32_t given = bin->given < GIVEN_FIRST ? GIVEN_FIRST : bin->given * 2;
     if (given > most) given = most;
     bin->given = (uint16_t)given;

@@ -27,6 +27,7 @@ enum { BUSY_MS = 50 };
 static void heap_rest(struct heap *heap)
 {
     heap->busy = false;
+    heap->rests = true;
     heap->chores_looked = platform_clock_ms() - BUSY_MS - 1;
     if (heap != &heap_orphans) heap_return_blocks(heap);
 }

@@ -212,6 +212,7 @@ struct heap {
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
     bool chores; /* memory has become free that may have to be given back; heap_orphans': see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
+    bool rests; /* chores: no bin has been refilled since it may have begun to rest */
     bool tidying; /* chores: more sparse spans were due than are looked through at a time */
     /* idle.c: HEAP_INSIDE: slow paths of the owner under way; above: how often there were. Its alone. */
     _Atomic(uint32_t) inside;
