@@ -106,7 +106,8 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
-        sentence += " This program cannot be recorded: it is linked statically, or with musl."
+        cannot = "This program cannot be recorded: it is linked statically, or with musl."
+        sentence = f"{sentence.replace(_WHO, '').strip()} {cannot}"
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
