@@ -203,12 +203,14 @@ def test_a_full_disk_keeps_what_is_measured_and_says_what_to_do(tmp_path: Path) 
     assert order_of(load(tmp_path)[1]) == [0, 1, 2]
 
 
+@pytest.mark.full
 def test_a_folder_that_may_not_be_written_to_is_not_short_of_room(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(HeapfitError, match=r"read-only.*nothing can be kept there.*--out"):
         execute(study_of(workload("true"), THREE), small_disk / "out")
 
 
+@pytest.mark.full
 def test_a_finished_study_that_may_not_be_written_to_is_read_all_the_same(small_disk: Path) -> None:
     finished_study(small_disk)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)

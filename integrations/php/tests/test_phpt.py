@@ -61,9 +61,10 @@ def outcomes(extension: Extension, setting: Setting, folder: Path) -> dict[str, 
         text = (HERE / name).read_text(encoding="utf-8")
         (folder / name).write_text(for_cgi(text) if setting.cgi else text, encoding="utf-8")
     results = folder / "results.xml"
+    program = shutil.copy(RUN_TESTS, folder)  # It writes a file beside itself.
     options = extension.settings(setting.mode, debug=setting.debug) + define(dict(setting.ini))
     done = subprocess.run(
-        [CLI, "-n", RUN_TESTS, "-n", "-q", "-j2", *options, folder],
+        [CLI, "-n", program, "-n", "-q", "-j2", *options, folder],
         env=environment(
             TEST_PHP_EXECUTABLE=CLI,
             TEST_PHP_CGI_EXECUTABLE=CGI,
