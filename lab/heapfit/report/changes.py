@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heapfit.findings import Advice
 from heapfit.records import Verdict
 from heapfit.report.results import Results
 from heapfit.text import Scale, visible
 
-# An interval narrower than so many per cent is told in tenths of them.
+# A change below so many per cent, or an interval of that width, is told in tenths of them.
 _NARROW = 2.0
+_MOST_MORE_DECIMALS = 3
 
 
 def change(verdict: Verdict, scale: Scale) -> str:
     """Return the change from the second to the first, with its interval where that is known.
 
-    A ratio is told in per cent, a difference in the unit of `scale`.
+    A ratio is told in per cent, a difference in the unit of `scale`; with as many decimals as it
+    takes to tell a difference that is shown from none, and the ends of an interval from each other.
     """
     is_ratio = verdict.subject == "ratio"
-    estimate = 100 * (verdict.estimate - 1) if is_ratio else verdict.estimate
     unit = "%" if is_ratio else scale.unit
-    if verdict.low is None or verdict.high is None:
-        figure = f"{estimate:+,.0f}" if is_ratio else scale.difference(estimate)
-        return f"{figure} {unit}".rstrip()
-    low, high = (100 * (b - 1) if is_ratio else b for b in (verdict.low, verdict.high))
-    decimals = _decimals(verdict.shown, estimate, low, high)
-    figures = [
-        f"{each:+,.{decimals}f}" if is_ratio else scale.difference(each)
-        for each in (estimate, low, high)
-    ]
-    return f"{figures[0]} {unit}".rstrip() + f" ({figures[1]} to {figures[2]})"
+    known = [e for e in (verdict.estimate, verdict.low, verdict.high) if e is not None]
+    estimate, *bounds = [100 * (e - 1) if is_ratio else scale.scaled(e) for e in known]
+    width = bounds[1] - bounds[0] if len(bounds) == 2 else abs(estimate)
+    fewest = int(width < _NARROW) if is_ratio else scale.decimals
+    decimals = next(
+        (
+            n
+            for n in range(fewest, fewest + _MOST_MORE_DECIMALS)
+            if not _reads_wrong([estimate, *bounds], n, verdict.shown)
+        ),
+        fewest + _MOST_MORE_DECIMALS,
+    )
+    figure = f"{_signed(estimate, decimals)} {unit}".rstrip()
+    if len(bounds) < 2:
+        return figure
+    low, high = (_signed(each, decimals) for each in bounds)
+    return f"{figure} ({low} to {high})"
 
 
-def _decimals(shown: bool, estimate: float, low: float, high: float) -> int:
-    fewest = 1 if high - low < _NARROW else 0
-    reads_equal = (n for n in range(fewest, 3) if shown and not round(estimate, n))
-    return max(reads_equal, default=fewest - 1) + 1
+def _reads_wrong(values: Sequence[float], decimals: int, shown: bool) -> bool:
+    rounded = [round(each, decimals) for each in values]
+    is_point = len(values) > 1 and rounded[1] == rounded[-1] and values[1] != values[-1]
+    return is_point or (shown and not all(rounded))
+
+
+def _signed(value: float, decimals: int) -> str:
+    return f"{value:+,.{decimals}f}" if round(value, decimals) else "0"
 
 
 def against_baseline(results: Results, advice: Advice) -> str:

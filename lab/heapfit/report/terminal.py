@@ -139,7 +139,9 @@ def _print_table(
     shown = columns[: fitting([each.width for each in columns], console.width - used)]
 
     title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
+    widest = [max(cell_len(each.plain) for each in column.changes.values()) for column in shown]
     versus = f" vs {_name(results.baseline, console).plain}"
+    versus = versus if cell_len(versus) <= min(widest, default=0) else " change"
     highest = max((column.header.count("\n") for column in shown), default=0)
     table = new_table()
     table.add_column("")
@@ -173,7 +175,7 @@ def _column(results: Results, setting: Setting, metric: Metric, console: Console
         median = scale.text(estimate.median) if estimate else NO_FIGURE
         told = change(verdict, scale) if verdict else ""
         mark = UNDECIDED if results.undecided(setting, metric, name) else " "
-        told = "baseline" if name == results.baseline and not told else told
+        told = "baseline" if name == results.baseline and estimate else told
         medians[name] = Text(encodable(median, console))
         changes[name] = Text(encodable(f"{mark}{told}", console))
     widest = max(cell_len(each.plain) for each in medians.values())
@@ -196,7 +198,8 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
     trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
     interval = ", with its 95 % interval" if results.has_intervals else ""
-    lines = [f"The median of {trials}, and the change of the mean from {baseline}{interval}."]
+    changes = f", and the change of the mean from {baseline}{interval}"
+    lines = [f"The median of {trials}{changes if results.summary.verdicts else ''}."]
     if any(
         results.undecided(setting, metric, name)
         for setting in results.settings

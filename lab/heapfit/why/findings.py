@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         cannot = "This program cannot be recorded: it is linked statically, or with musl."
-        sentence = f"{sentence.replace(_WHO, '').strip()} {cannot}"
+        sentence = f"{_without_recording(sentence)} {cannot}".strip()
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -118,6 +119,12 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         evidence=[_line(each) for each in cause.largest(_MOST_NAMED)] if own else [],
         commands=_filled(commands, reading),
     )
+
+
+def _without_recording(text: str) -> str:
+    """Return the sentences of a text that do not advise to record the program."""
+    advice = re.compile(r"\bRecord the p|under the recorder")
+    return " ".join(each for each in re.split(r"(?<=\.) ", text) if not advice.search(each))
 
 
 def _other_allocator(reading: Reading) -> str | None:
@@ -366,15 +373,18 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
     if free := sizes["free"]:
-        yield Finding(
-            "free",
-            "free memory in malloc's heap",
-            free,
+        sentence = (
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
             "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
             "also returns whole free pages elsewhere. To see which live blocks keep the rest, "
             "restart the program under the recorder. To see whether another allocator needs less, "
-            "run it under one.",
+            "run it under one."
+        )
+        yield Finding(
+            "free",
+            "free memory in malloc's heap",
+            free,
+            sentence if reading.recordable else _without_recording(sentence),
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, "heapfit run -- {command}"], reading),
