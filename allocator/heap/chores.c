@@ -283,7 +283,8 @@ static enum chores_left step(struct heap *heap, uint64_t now, uint32_t decay)
 }
 
 /* A thread that hardly ever comes by would take minutes for what is due, a step at a time. So it takes an eighth of the time
- * since it last came, and 10 ms at most. Not for a heap that others wait for. */
+ * since it last came, and 10 ms at most and one step. Not for a heap that others wait for, nor before it is known how long it
+ * rests. */
 enum { SHARE_OF_REST = 8, LONGEST_NS = 10000000 };
 
 static COLD enum chores_left step_on(struct heap *heap, uint64_t now, uint64_t rested_ms, uint32_t decay)
@@ -313,7 +314,7 @@ void heap_chores_look(struct heap *heap)
     }
     heap_return_blocks(heap);
     enum chores_left left = step(heap, now, decay);
-    if (left == CHORES_NOW && !heap->busy) left = step_on(heap, now, rested, decay);
+    if (left == CHORES_NOW && !heap->busy && !heap->rests) left = step_on(heap, now, rested, decay);
     heap_set_chores(heap, left != CHORES_NONE);
     heap->chores_due = left == CHORES_NOW ? now + 1 : now + decay / 2;
 }

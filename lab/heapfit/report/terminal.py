@@ -144,7 +144,7 @@ def _print_table(
     versus = versus if cell_len(versus) <= min(widest, default=0) else " change"
     highest = max((column.header.count("\n") for column in shown), default=0)
     table = new_table()
-    table.add_column("")
+    table.add_column("", min_width=used)
     for column in shown:
         header = "\n" * (highest - column.header.count("\n")) + column.header
         table.add_column(Text(header), justify="right", no_wrap=True)
