@@ -87,10 +87,10 @@ def _print_proposals(shown: Content, console: Console) -> None:
     named = [f"{feature} ({'; '.join(titles)})" for feature, titles in sections.items()]
     own = [each.advice.sentence for each in shown.proposals if not each.advice.feature]
     console.print()
-    if named:
-        print_line(console, f"Worth a try: {', '.join(named)}.", style="bold")
     for sentence in own:
         print_line(console, visible(f"In the program: {sentence}"), style="bold")
+    if named:
+        print_line(console, f"Worth a try: {', '.join(named)}.", style="bold")
     if not shown.proposals:
         print_line(console, NOTHING_TO_DO, style="bold")
 

@@ -133,8 +133,10 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         profile=profile,
         unasked=unasked,
     )
-    if _run(alive) != run:
+    if (now := _run(alive)) != run:
         present(pid)  # or it has ended
+        if not any(now[1:]):  # It is about to, and has given its memory back.
+            raise Gone(f"process {pid} ({process.name}) has ended")
         raise HeapfitError(f"process {pid} runs another program now: look at it again")
     return reading
 
