@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -107,8 +106,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
-        cannot = "This program cannot be recorded: it is linked statically, or with musl."
-        sentence = f"{_without_recording(sentence)} {cannot}".strip()
+        sentence += " This program cannot be recorded: it is linked statically, or with musl."
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -119,12 +117,6 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         evidence=[_line(each) for each in cause.largest(_MOST_NAMED)] if own else [],
         commands=_filled(commands, reading),
     )
-
-
-def _without_recording(text: str) -> str:
-    """Return the sentences of a text that do not advise to record the program."""
-    advice = re.compile(r"\bRecord the p|under the recorder")
-    return " ".join(each for each in re.split(r"(?<=\.) ", text) if not advice.search(each))
 
 
 def _other_allocator(reading: Reading) -> str | None:
@@ -157,6 +149,12 @@ _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_W
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
 
+def _advice(sentence: str, reading: Reading) -> str:
+    """Return a sentence that advises to record the process, as one that follows another; nothing
+    where it cannot be recorded."""
+    return f" {sentence}" if reading.recordable else ""
+
+
 def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
@@ -181,7 +179,8 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     )
     if found.arenas and found.others.free < _MUCH_FREE * cause.resident:
         known = "Little" if found.others.whole else "It is not known how much"
-        sentence += f" {known} of it is free. Record the process to see which code allocates it."
+        sentence += f" {known} of it is free."
+        sentence += _advice("Record the process to see which code allocates it.", reading)
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
@@ -200,7 +199,7 @@ def _main_heap(cause: Cause, reading: Reading) -> Said:
     if reading.glibc.main.whole and not has_large_caches:
         rest = _is_noticed(reading.glibc.main.free, reading)
         known = "This part is in use." if rest else "Nearly all of it is in use."
-    return f"{known} {_WHO}", _RECORD
+    return f"{known}{_advice(_WHO, reading)}", _RECORD
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
@@ -208,11 +207,9 @@ def _mapped(cause: Cause, reading: Reading) -> Said:
         return "Mappings that the program makes itself, without malloc.", []
     glibc = reading.allocator is not None and reading.allocator.name == "glibc"
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
-    return (
-        f"Anonymous memory: malloc's {blocks}, or what the program maps itself. Record the "
-        "program: memory that is not in the recording is what it maps itself.",
-        _RECORD,
-    )
+    sentence = f"Anonymous memory: malloc's {blocks}, or what the program maps itself."
+    advice = "Record the program: memory that is not in the recording is what it maps itself."
+    return f"{sentence}{_advice(advice, reading)}", _RECORD
 
 
 def _allocator(cause: Cause, reading: Reading) -> Said:
@@ -224,7 +221,8 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
     if reading.unasked is not None:
         return f"heapfit could say what each page is used for, but: {reading.unasked}.", []
     return (
-        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. {_WHO}",
+        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself."
+        f"{_advice(_WHO, reading)}",
         _RECORD,
     )
 
@@ -255,9 +253,23 @@ def _files(cause: Cause, reading: Reading) -> Said:
 def _python(cause: Cause, reading: Reading) -> Said:
     other = _other_allocator(reading)
     larger = f"larger ones in {other}'s heap" if other else "large blocks"
+    advice = (
+        "Restart the program under the recorder, which sets PYTHONMALLOC=malloc, to see every "
+        "object with its line of Python."
+    )
+    sentence = f"Small Python objects (up to 512 bytes), or {larger}."
+    return f"{sentence}{_advice(advice, reading)}", _RECORD_OBJECTS
+
+
+def _php(cause: Cause, reading: Reading) -> Said:
+    advice = (
+        "Restart the program under the recorder, which sets USE_ZEND_ALLOC=0, to see every object "
+        "by PHP's internal functions."
+    )
     return (
-        f"Small Python objects (up to 512 bytes), or {larger}. Restart the program under the "
-        "recorder, which sets PYTHONMALLOC=malloc, to see every object with its line of Python.",
+        "2 MiB chunks of the Zend memory manager, bounded by memory_limit."
+        f"{_advice(advice, reading)} To find the line of the script, print memory_get_usage() in "
+        "it.",
         _RECORD_OBJECTS,
     )
 
@@ -320,13 +332,7 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
         "them apart.",
         *_RECORD,
     ),
-    "php": (
-        "PHP's heap",
-        "2 MiB chunks of the Zend memory manager, bounded by memory_limit. Restart the program "
-        "under the recorder, which sets USE_ZEND_ALLOC=0, to see every object by PHP's internal "
-        "functions. To find the line of the script, print memory_get_usage() in it.",
-        *_RECORD_OBJECTS,
-    ),
+    "php": ("PHP's heap", _php),
     "go": ("Go's heap", _go),
     "runtime": ("the runtime's own memory", "Memory that the runtime uses outside its heap."),
     "hugetlb": (
@@ -373,18 +379,15 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
     if free := sizes["free"]:
-        sentence = (
-            "The program has freed these blocks, but glibc still holds their memory. On its own, "
-            "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
-            "also returns whole free pages elsewhere. To see which live blocks keep the rest, "
-            "restart the program under the recorder. To see whether another allocator needs less, "
-            "run it under one."
-        )
+        advice = "To see which live blocks keep the rest, restart the program under the recorder."
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
-            sentence if reading.recordable else _without_recording(sentence),
+            "The program has freed these blocks, but glibc still holds their memory. On its own, "
+            "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
+            f"also returns whole free pages elsewhere.{_advice(advice, reading)} To see whether "
+            "another allocator needs less, run it under one.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, "heapfit run -- {command}"], reading),
