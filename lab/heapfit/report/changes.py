@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from heapfit.findings import Advice
 from heapfit.records import Verdict
+from heapfit.report.conclusions import mid_sentence
 from heapfit.report.results import Results
-from heapfit.text import Scale, visible
+from heapfit.text import TERMINAL_DIGITS, Scale, visible
 
 # A change below so many per cent, or an interval of that width, is told in tenths of them.
 _NARROW = 2.0
@@ -64,6 +65,7 @@ def against_baseline(results: Results, advice: Advice) -> str:
         verdict = results.verdict(setting, metric, name, results.baseline)
         if verdict is not None:
             undecided = "" if verdict.shown else ", which may be chance"
-            scale = results.scale(metric, 3)
-            said.append(f"{metric.label.lower()} {change(verdict, scale)}{undecided}")
-    return visible(f"Compared with {results.baseline}: {'; '.join(said)}.") if said else ""
+            scale = results.scale(metric, TERMINAL_DIGITS)
+            said.append(f"{mid_sentence(metric.label)} {change(verdict, scale)}{undecided}")
+    baseline = visible(results.baseline)
+    return f"Compared with {baseline}: {'; '.join(said)}." if said else ""

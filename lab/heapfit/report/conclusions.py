@@ -53,9 +53,9 @@ def headline_metrics(results: Results) -> list[Metric]:
 def conclude(results: Results, setting: Setting, metric: Metric) -> str:
     """Return what the verdicts say about one metric in one setting, as one sentence."""
     estimates = results.estimates(setting, metric)
-    where = f"on {_mid_sentence(metric.label)}"
+    where = f"on {mid_sentence(metric.label)}"
     if not estimates:
-        return f"No trial gave a figure for {_mid_sentence(metric.label)}: nothing can be said."
+        return f"No trial gave a figure for {mid_sentence(metric.label)}: nothing can be said."
     if len(estimates) == 1:
         only = visible(estimates[0].allocator)
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
@@ -99,7 +99,7 @@ def _of_program(
     allocator: str,
 ) -> str:
     program, first = names
-    label = _mid_sentence(metric.label)
+    label = mid_sentence(metric.label)
     if verdict is None or verdict.low is None or verdict.high is None:
         return f"Of {program} under {allocator}, too few trials tell anything on {label}."
     if verdict.subject == "ratio":
@@ -145,7 +145,7 @@ def _settings(results: Results, metric: Metric) -> str:
         setting_name(results.study, setting): _setting_words(results.study, setting)
         for setting in results.settings
     }
-    where = f"On {_mid_sentence(metric.label)}"
+    where = f"On {mid_sentence(metric.label)}"
     found = results.settings_standing(metric)
     if found is None:
         return f"{where}, these few trials tell nothing: {FEWEST_BLOCKS} of each are needed."
@@ -284,7 +284,7 @@ def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
     best = results.ranked(setting, metric)[0]
     return (
         f"With {trials} per {results.study.noun} nothing can be shown on "
-        f"{_mid_sentence(metric.label)}; at least {FEWEST_BLOCKS} are needed"
+        f"{mid_sentence(metric.label)}; at least {FEWEST_BLOCKS} are needed"
         f"{_option(results.study, FEWEST_BLOCKS)}. {visible(best)} has the best mean so far "
         f"({_figures(results, setting, metric, [best])})."
     )
@@ -325,7 +325,7 @@ def _each(figures: list[str], of: str = "") -> str:
     return f"{join_words(figures)}{of}"
 
 
-def _mid_sentence(label: str) -> str:
+def mid_sentence(label: str) -> str:
     """Return a label as it stands within a sentence: "Wall time" but "RSS", "CPU time"."""
     first = label.split(" ", 1)[0]
     plain = first[:1].isupper() and first[1:] == first[1:].lower()
