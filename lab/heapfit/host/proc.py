@@ -6,7 +6,7 @@ import mmap
 import os
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -164,7 +164,7 @@ def read_file(pid: int, name: str) -> bytes:
 
 def environment_of(pid: int) -> dict[str, str]:
     """Return the variables that a process was started with, as far as they may be read."""
-    return dict(each.partition("=")[::2] for each in words(read_file(pid, "environ")))
+    return _variables(words(read_file(pid, "environ")))
 
 
 def preload_of(pid: int) -> str | None:
@@ -175,7 +175,11 @@ def preload_of(pid: int) -> str | None:
     except OSError:
         return None
     whole = all("=" in each for each in given)
-    return environment_of(pid).get("LD_PRELOAD", "") if whole else None
+    return _variables(given).get("LD_PRELOAD", "") if whole else None
+
+
+def _variables(given: Iterable[str]) -> dict[str, str]:
+    return dict(each.partition("=")[::2] for each in given)
 
 
 def words(raw: bytes) -> list[str]:
