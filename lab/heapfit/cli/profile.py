@@ -112,9 +112,9 @@ def profile(
     """Show how a program uses its heap: which code holds the memory, sizes, lifetimes, threads.
 
     Several traces are combined into one profile. A program is recorded first, with its output on
-    standard error. Sizes are those that the program asked for. Only the sections that ask for
-    something to be done are printed; the page has all. With --against, the comparison of heapfit
-    diff is printed, and the page has both.
+    standard error. Sizes are those that the program asked for. What the peak is made of is
+    printed, and each section that asks for something to be done; the page has all sections. With
+    --against, the comparison of heapfit diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
     _check_against(traces or [], against, sql, as_markdown=as_markdown, as_json=as_json)
