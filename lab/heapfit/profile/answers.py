@@ -289,6 +289,22 @@ def _problems(profile: Profile) -> list[str]:
         f"{each.name}: {problem}" if several else problem
         for each in profile.recordings
         for problem in each.problems
+    ] + _without_lines(profile)
+
+
+# Of all bytes: what has no line below is not what anybody looks for.
+_LINES_MISSED = 0.05
+
+
+def _without_lines(profile: Profile) -> list[str]:
+    found = profile.sites.without_lines
+    missed = sum(found.values())
+    if missed < _LINES_MISSED:
+        return []
+    modules = [module or "code that is gone" for module in list(found)[:_MOST_PROGRAMS]]
+    return [
+        f"{percent(missed)} of the bytes come from code without line numbers, in "
+        f"{join_words(modules)}: install its debug symbols, or compile it with -g."
     ]
 
 
@@ -500,33 +516,13 @@ def _sites(profile: Profile) -> list[str]:
     return [
         f"{counted(sites.distinct, 'call site')}; {_share(sites.interleaving)} of the "
         "allocations come after one of another site, of the same thread and of similar size.",
-        *_without_lines(profile),
-    ]
-
-
-# Of all bytes: what has no line below is not what anybody looks for.
-_LINES_MISSED = 0.05
-
-
-def _without_lines(profile: Profile) -> list[str]:
-    found = profile.sites.without_lines
-    missed = sum(found.values())
-    if missed < _LINES_MISSED:
-        return []
-    modules = [module or "code that is gone" for module in list(found)[:_MOST_PROGRAMS]]
-    return [
-        f"{percent(missed)} of the bytes come from code without line numbers, in "
-        f"{join_words(modules)}: install its debug symbols, or compile it with -g."
     ]
 
 
 def _sampled_sites(profile: Profile) -> list[str]:
     if not profile.sites.recorded:
         return ["Call sites were not recorded."]
-    return [
-        f"{counted(profile.sites.distinct, 'call site')} in the sample.",
-        *_without_lines(profile),
-    ]
+    return [f"{counted(profile.sites.distinct, 'call site')} in the sample."]
 
 
 def _end(profile: Profile) -> list[str]:
