@@ -58,6 +58,12 @@ def moves(**info: Any) -> Tables:
     return program(steps, **info)
 
 
+def full_cache(freed: int, kept: int) -> list[Block]:
+    """Blocks each of which is freed when so many have come after it."""
+    ends = [1000 * (i + kept) if i < freed else None for i in range(freed + kept)]
+    return [Block(64, 1000 * i, end, site=1) for i, end in enumerate(ends)]
+
+
 def mixed() -> Tables:
     """Of blocks of one size more than half die at once, and the others outlive 32 MiB."""
     lasting = [Block(128, 1000 * i) for i in range(9_000)]
@@ -147,7 +153,7 @@ RULES = [
     ("end", True, "node_new (tree.c:5) still holds 125 KiB", held(*lasting(2000))),
     # What was set up early, what turns over, what is small.
     ("end", None, "", held(*lasting(2000), *many(4000, 64, 1))),
-    ("end", None, "", held(*many(4000, 64, 0.001, site=1), *lasting(2000, S))),
+    ("end", None, "", held(*full_cache(4000, 2000))),
     ("end", None, "", held(*lasting(200))),
 ]
 

@@ -200,7 +200,8 @@ def _lead(
         return lead + "."
     weighed = score.get((against.allocator, best.allocator))
     ratio = weighed.estimate if weighed else against.score / best.score
-    return f"{lead}: {against.allocator} costs {percent(ratio - 1)} more."
+    together = f", {join_words([e.name for e in wanted])} taken together" if len(wanted) > 1 else ""
+    return f"{lead}: {against.allocator} costs {percent(ratio - 1)} more{together}."
 
 
 def _is_shown(known: Known, first: str, second: str) -> bool:

@@ -19,11 +19,19 @@ from heapfit.text import visible
 _MOST_SITES = 16
 _NUMBERS = ("live", "95 % interval", "blocks", "pins", "samples")
 _GAP = 2  # between columns
+_WORTH_ASKING = 1 << 20  # bytes that are pinned
 
 
 def show_profile(profile: LiveProfile) -> None:
     """Print the sites with most live memory."""
     sites = profile.largest()
+    if not sites:
+        results.print(
+            f"No sampled object is live. Of what is allocated while sampling is on, one object for "
+            f"each {text.size(profile.mean)} is sampled on average; look again later."
+        )
+        _say_what_is_missing(profile)
+        return
     rows = [_numbers(each) for each in sites[:_MOST_SITES]]
     names = [visible(each.name) for each in sites[:_MOST_SITES]]
     widths = [max(map(cell_len, column)) for column in zip(_NUMBERS, *rows, strict=True)]
@@ -60,7 +68,9 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 def show_pinners(profile: LiveProfile, pid: int, pinned: int) -> None:
     """Say in sentences whose objects hold free memory of a process, of which there are `pinned`
-    bytes, or how to find out."""
+    bytes, or how to find out, if they are not few."""
+    if pinned < _WORTH_ASKING:
+        return
     sentences = pinners.told(profile, pinned)
     if sentences:
         results.print()

@@ -78,8 +78,8 @@ class StudyProgress(Progress):
             self.console.print(f"{self.planned} trials are already done")
         elif self.done == self.planned:
             self.console.print(
-                f"all {self.planned} trials are already done; --replicates adds more, --out "
-                "begins a new study"
+                f"all {self.planned} trials are already done; a higher --replicates adds "
+                "more, --out begins a new study"
             )
         elif done:
             self.console.print(f"continuing: {self.done} of {self.planned} trials are already done")

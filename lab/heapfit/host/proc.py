@@ -88,7 +88,7 @@ def _command(words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def present(pid: int, advice: str = "heapfit top shows which can be watched") -> Process:
+def present(pid: int, advice: str = "heapfit why lists the largest processes") -> Process:
     """Return what is known of a process; Gone when there is none, with an advice."""
     process = find(pid)
     if process is None:

@@ -78,7 +78,7 @@ class Asker:
 
     def __init__(self, pid: int, timeout_s: float = TIMEOUT_S) -> None:
         """Find the process; Gone when there is none, NotListening when it is somebody else's."""
-        self.process: Process = present(pid)
+        self.process: Process = present(pid, "heapfit top shows which can be watched")
         self._timeout_s = timeout_s
         error = belongs_to_another(self.process)
         if error:

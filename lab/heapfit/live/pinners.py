@@ -57,13 +57,13 @@ def next_step(profile: LiveProfile, pid: int) -> tuple[str, str] | None:
         if profile.sites:
             return None
         return (
-            "To find out which call sites pin it, have what is allocated from now on sampled:",
+            "Sample what is allocated from now on to find out which call sites pin it.",
             f"heapfit ctl {pid} set sample={_SAMPLE}",
         )
     finer = max(profile.mean // _FINER, _FINEST)
     if told(profile) or profile.mean <= finer:
         return None
     return (
-        "There are too few samples to say which call sites pin it. Have more objects sampled:",
+        "There are too few samples to say which call sites pin it. Sample more objects.",
         f"heapfit ctl {pid} set sample={finer}",
     )

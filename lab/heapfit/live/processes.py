@@ -30,7 +30,11 @@ _LOOK_TIMEOUT_S = 0.5
 
 
 class NotListening(HeapfitError):
-    """The process is there and cannot be asked."""
+    """The process is there and cannot be asked: why, and what starts it so that it can be."""
+
+    def __init__(self, reason: str, start: str = "") -> None:
+        super().__init__(f"{reason}; start it with: {start}" if start else reason)
+        self.reason, self.start = reason, start
 
 
 class NotAnswering(HeapfitError):
@@ -103,7 +107,7 @@ def why_not_listening(pid: int) -> HeapfitError:
         return NotListening(
             f"{who} was started with control:on and does not listen; it says why on its stderr"
         )
-    return NotListening(f"{who} runs under heapfit without control:on; start it with: {start}")
+    return NotListening(f"{who} runs under heapfit without control:on", start)
 
 
 def why_not_recording(pid: int) -> HeapfitError:

@@ -28,8 +28,6 @@ from heapfit.profile.model import (
     UNKNOWN,
     YOUNG_BYTES,
     Distribution,
-    LeakSite,
-    Part,
     PinningSite,
     Profile,
     Recording,
@@ -50,8 +48,10 @@ from heapfit.text import capitalised, counted, join_words
 NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
-# A longer command line, such as one with a script in it, tells no more.
+# A longer command line, such as one with a script in it, tells no more, ...
 _LONGEST_COMMAND = 300
+# ... and one longer than this is written CMD in sentences.
+_LONGEST_IN_SENTENCE = 80
 # `weight` is 1, and in a sample how many blocks of the program one stands for.
 _QUERY = (
     '"select size, sum(weight) as blocks from objects group by size order by blocks desc limit 10"'
@@ -66,13 +66,13 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
         circumstances=_circumstances(profile),
         headline=_headline(profile),
         facts=_facts(profile),
-        problems=_problems(profile),
+        problems=[_with_command(each, profile) for each in _problems(profile)],
         sections=[
             Section(
                 name=name,
                 title=shape.title,
                 sentences=shape.sentences(profile),
-                advice=shape.advice(profile, trace),
+                advice=_advice(shape, profile, trace),
                 table=shape.table(profile),
                 note=shape.note,
                 course=shape.course(profile),
@@ -87,7 +87,22 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
 
 def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
     """Return the advice by section, in the order of the sections. `trace` is what commands name."""
-    return {name: shape.advice(profile, trace) for name, shape in _shapes(profile).items()}
+    return {name: _advice(shape, profile, trace) for name, shape in _shapes(profile).items()}
+
+
+def _advice(shape: _Shape, profile: Profile, trace: str) -> Advice:
+    found = shape.advice(profile, trace)
+    return found.model_copy(update={"sentence": _with_command(found.sentence, profile)})
+
+
+def _with_command(sentence: str, profile: Profile) -> str:
+    """Return a sentence with the recorded command in place of CMD, where one was recorded."""
+    arguments = profile.recordings[0].arguments
+    if len(profile.recordings) > 1 or not arguments or _is_title(arguments):
+        return sentence
+    command = shlex.join(arguments)
+    is_short = len(command) <= _LONGEST_IN_SENTENCE
+    return sentence.replace("-- CMD", f"-- {command}") if is_short else sentence
 
 
 def _shapes(profile: Profile) -> dict[str, _Shape]:
@@ -124,8 +139,11 @@ def _as_called(arguments: Sequence[str]) -> str:
     >>> _as_called(["cp", "a b", ""]), _as_called(["redis-server *:6379", "", ""])
     ("cp 'a b' ''", 'redis-server *:6379')
     """
-    is_title = len(arguments) > 1 and not any(arguments[1:])
-    return arguments[0] if is_title else shlex.join(arguments)
+    return arguments[0] if _is_title(arguments) else shlex.join(arguments)
+
+
+def _is_title(arguments: Sequence[str]) -> bool:
+    return len(arguments) > 1 and not any(arguments[1:])
 
 
 def _circumstances(profile: Profile) -> list[str]:
@@ -244,11 +262,11 @@ def _first_pinner(profile: Profile) -> PinningSite | None:
 def _holder(profile: Profile) -> list[Fact]:
     """Return who holds most: at the end, where that is most of the peak, else at the peak."""
     at_end = 2 * profile.leaks.amount.bytes > profile.peak.amount.bytes
-    parts: Sequence[Part | LeakSite] = profile.leaks.sites if at_end else profile.peak.sites
+    holders = profile.leaks.functions if at_end else profile.peak.functions
     when = "at the peak"
     if at_end:
         when = "when the recording ended" if ended_early(profile) else "at the end"
-    named = [each for each in parts if each.name != UNKNOWN]
+    named = [each for each in holders if each.name != UNKNOWN]
     return [
         Fact(
             "Held most", bytes_with_error(each.amount), f"{each.name}: {percent(each.share)} {when}"
@@ -314,7 +332,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     return [
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
-        ("Run the program under heapfit", "heapfit run -- CMD"),
+        ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile)),
     ]
 
 

@@ -250,6 +250,18 @@ class SizePart(Record):
     share: float  # of the whole's bytes
 
 
+class Holder(Record):
+    """Whose blocks are live at a moment: a call site, or a function with all its sites."""
+
+    name: str
+    amount: Amount
+    share: float  # of all bytes that are live then
+    late_share: float  # of its bytes, those of the second half of all allocations
+    young_share: float  # likewise, of the last tenth
+    gained_share: float  # by which it holds more than after three quarters of all allocations
+    freed_share: float = 1.0  # of all its blocks, those that are not live then
+
+
 class Peak(Record):
     """What was live when most bytes were; of several recordings, the sum of each at its own."""
 
@@ -258,6 +270,7 @@ class Peak(Record):
     sizes: list[SizePart]  # by size
     threads: list[Part]  # that allocated it, most bytes first
     sites: list[Part]  # likewise; empty without call sites
+    functions: list[Holder]  # likewise, the sites of each function in one
     ages: list[Part]  # by age as a share of the recording until then: "10 %" the youngest tenth
 
 
@@ -382,21 +395,14 @@ class Waste(Record):
 # ----------------------------------------------------------------- the end
 
 
-class LeakSite(Record):
-    name: str
-    amount: Amount
-    share: float  # of the bytes that live at the end
-    late_share: float  # of its objects, those of the second half of all allocations
-    freed_share: float = 1.0  # of all its blocks, those that were freed
-
-
 class Leaks(Record):
     """What lives at the end."""
 
     amount: Amount
     share: float | None  # of all bytes that were asked for
     sizes: list[SizePart]
-    sites: list[LeakSite]
+    sites: list[Holder]
+    functions: list[Holder]  # the sites of each function in one
     born: list[Amount]  # by the tenth of all allocations that it is of
 
 

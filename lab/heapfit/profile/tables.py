@@ -12,6 +12,7 @@ from typing import TypeVar
 from heapfit.profile import model
 from heapfit.profile.content import Cell, Table
 from heapfit.profile.model import Amount, Profile, Recording
+from heapfit.profile.sections.sites import without_wrappers
 from heapfit.profile.words import count, percent, size, size_range, size_text, span
 from heapfit.text import DASH
 
@@ -28,8 +29,6 @@ _MOST_PROGRAMS = 6
 _WITHIN = " < "
 _CALLED_BY = " \N{LEFTWARDS ARROW} "
 _CALLERS = 5
-# So many wrappers around malloc are looked behind.
-_WRAPPERS = 3
 
 _Row = TypeVar("_Row")
 # Each column's name, and what it says of a row.
@@ -285,12 +284,12 @@ def _sizes_of(site: model.Site) -> str:
 
 def end(profile: Profile) -> Table | None:
     """What lives at the end: by site, or without sites by size."""
-    columns: _Columns[model.LeakSite | model.SizePart] = {
+    columns: _Columns[model.Holder | model.SizePart] = {
         "Bytes": lambda each: _bytes(each.amount),
         "Of what was live": lambda each: _share(each.share),
         "Blocks": lambda each: _objects(each.amount),
     }
-    by_site: _Columns[model.LeakSite] = {
+    by_site: _Columns[model.Holder] = {
         **columns,
         "Of the later half": lambda each: _share(each.late_share),
     }
@@ -334,32 +333,17 @@ def _by_place(
 def _places(chains: Sequence[Sequence[str]]) -> list[Cell]:
     """Who allocated: the innermost call that tells the rows apart, and below it the whole chain.
 
-    A call that leads several of the rows, from different functions, is a wrapper of malloc, as far
-    as they are concerned.
-
     >>> [cell.text for cell in _places([["new", "a (x.c:1)"], ["new", "b (x.c:9)"], ["f", "main"]])]
     ['a (x.c:1)', 'b (x.c:9)', 'f']
     >>> [cell.text for cell in _places([["f", "main (x.c:1)"], ["f", "main (x.c:9)"]])]
     ['f < main (x.c:1)', 'f < main (x.c:9)']
     """
-    told = [list(chain) for chain in chains]
-    for _ in range(_WRAPPERS):
-        callers: dict[str, set[str]] = {}
-        for chain in told:
-            callers.setdefault(chain[0] if chain else "", set()).add(_function(*chain[1:2]))
-        told = [
-            chain[1:] if len(chain) > 1 and len(callers[chain[0]]) > 1 else chain for chain in told
-        ]
+    told = without_wrappers(chains)
     labels = _told_apart([short[0] if short else DASH for short in told], chains)
     return [
         Cell(label, _WITHIN.join(chain), _chain(short, chain))
         for label, short, chain in zip(labels, told, chains, strict=True)
     ]
-
-
-def _function(call: str = "") -> str:
-    """Return the function of a call, without the line that it is in."""
-    return call.partition(" (")[0]
 
 
 def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[str]:

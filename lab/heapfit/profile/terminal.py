@@ -121,6 +121,8 @@ def _print_section(section: Section, console: Console) -> None:
         print_line(console, visible(sentence))
     if section.table is not None:
         _print_table(section.table, console)
+    if section.advice.act and not section.advice.feature:
+        return  # It stands at the top.
     style = "bold" if section.advice.act else "dim"
     print_line(console, visible(f"{_arrow(console)} {section.advice.sentence}"), style=style)
 

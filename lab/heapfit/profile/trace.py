@@ -171,6 +171,14 @@ class Trace:
         peak = self.peak_ns
         return f"born_ns <= {peak} AND (died_ns IS NULL OR died_ns > {peak})"
 
+    def after(self, parts: int, of: int) -> str:
+        """Return the condition that an object was live after so many parts of all allocations."""
+        [(then,)] = self.query(
+            f"SELECT min(born_ns) FROM object WHERE {self.allocated_part(of)} >= {parts}"
+        )
+        then = 0 if then is None else then
+        return f"born_ns < {then} AND (died_ns IS NULL OR died_ns >= {then})"
+
     def allocated_part(self, parts: int) -> str:
         """Return the number, from 0 on, of the part of all allocations that an object is of.
 

@@ -193,10 +193,18 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
-    known = "How much of it is in use is not known."
     # Blocks in caches of threads count as in use; by default there are few.
-    has_large_caches = "tcache" in reading.settings.get("GLIBC_TUNABLES", "")
-    if reading.glibc.main.whole and not has_large_caches:
+    if "tcache" in reading.settings.get("GLIBC_TUNABLES", ""):
+        known = (
+            "How much of it is in use is not known, since free blocks in the caches of threads, "
+            "which GLIBC_TUNABLES sets, look like those in use."
+        )
+    elif not reading.glibc.main.whole:
+        known = (
+            "How much of it is in use is not known, since not all of glibc's lists of free blocks "
+            "could be read."
+        )
+    else:
         rest = _is_noticed(reading.glibc.main.free, reading)
         known = "This part is in use." if rest else "Nearly all of it is in use."
     return f"{known}{_advice(_WHO, reading)}", _RECORD
@@ -219,7 +227,9 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         named = "; ".join(f"{size_text(e.resident)} {e.meaning}" for e in largest)
         return f"{named}.", _asked(largest[0].name, reading)
     if reading.unasked is not None:
-        return f"heapfit could say what each page is used for, but: {reading.unasked}.", []
+        sentence = f"heapfit could say what each page is used for, but {reading.unasked}."
+        start = " The command below starts it so that it does." if reading.start else ""
+        return f"{sentence}{start}", [reading.start] if reading.start else []
     return (
         f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself."
         f"{_advice(_WHO, reading)}",

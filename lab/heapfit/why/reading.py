@@ -32,7 +32,7 @@ from heapfit.host.proc import (
     threads,
     undeleted,
 )
-from heapfit.live import Client, Ledger, LiveProfile
+from heapfit.live import Client, Ledger, LiveProfile, NotListening
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
@@ -66,6 +66,7 @@ class Reading:
     ledger: Ledger | None
     profile: LiveProfile | None
     unasked: str | None  # why heapfit, which the process has, said nothing
+    start: str  # the command that starts the process so that it would; empty: none is known
 
 
 def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
@@ -93,7 +94,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     allocator = allocator_of(files, exe, folder, preload_of(alive))
     name = allocator.name if allocator else ""
     runtime = runtime_of(folder / "exe", [exe, *files])
-    ledger, profile, unasked = _heap(pid) if name == "heapfit" else (None, None, None)
+    ledger, profile, unasked, start = _heap(pid) if name == "heapfit" else (None, None, None, "")
     place = Place(
         allocator=name,
         # One that asks malloc for every object has nothing of its own.
@@ -132,6 +133,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         ledger=ledger,
         profile=profile,
         unasked=unasked,
+        start=start,
     )
     if (now := _run(alive)) != run:
         present(pid)  # or it has ended
@@ -153,7 +155,7 @@ def _there(pid: int) -> tuple[Process, int]:
             f"process {pid} ({plain(status['Name'])}) has ended and has no memory; what is left of "
             f"it goes when its parent, process {status['PPid']}, waits for it"
         )
-    return present(pid, "heapfit why lists the largest"), alive or pid
+    return present(pid), alive or pid
 
 
 def _mappings(
@@ -175,7 +177,7 @@ def _mappings(
     except FileNotFoundError as error:
         present(process.pid)
         raise HeapfitError(
-            "this kernel has no /proc/PID/smaps (CONFIGPROC_PAGE_MONITOR)"
+            "this kernel has no /proc/PID/smaps (CONFIG_PROC_PAGE_MONITOR)"
         ) from error
 
 
@@ -192,13 +194,16 @@ def _by_kind(status: dict[str, str]) -> list[Cause]:
     return sorted(found, key=lambda each: -each.resident)
 
 
-def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None, str | None]:
-    """Return what heapfit says of its heap; where it does not, why."""
+def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None, str | None, str]:
+    """Return what heapfit says of its heap; where it does not, why, and what starts the process so
+    that it would."""
     try:
         client = Client(pid)
-        return client.ledger(), client.profile(), None
+        return client.ledger(), client.profile(), None, ""
+    except NotListening as error:
+        return None, None, error.reason, error.start
     except HeapfitError as error:
-        return None, None, str(error)
+        return None, None, str(error), ""
 
 
 def _lines(pid: int, name: str) -> list[str]:

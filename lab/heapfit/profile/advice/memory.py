@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from heapfit.host.interpreters import hiding
 from heapfit.profile.advice import (
@@ -20,7 +20,14 @@ from heapfit.profile.advice import (
     replayed,
     under_heapfit,
 )
-from heapfit.profile.model import LARGE_BYTES, LeakSite, Profile, Recording, Rounding
+from heapfit.profile.model import (
+    LARGE_BYTES,
+    UNKNOWN,
+    Holder,
+    Profile,
+    Recording,
+    Rounding,
+)
 from heapfit.profile.words import percent, size
 
 # --------------------------------------------------------------------- memory
@@ -148,6 +155,8 @@ def _huge_pages(recording: Recording) -> Advice:
 _SURGE = 0.5
 # ... and worth a switch when that is more than caches of free memory usually hold.
 _WORTH_SHRINKING = 64 * MIB
+# What is live after so much of a program's work, and of its time, is freed at its end.
+_LAST = 0.9
 
 
 def peak(profile: Profile, trace: str) -> Advice:
@@ -156,15 +165,16 @@ def peak(profile: Profile, trace: str) -> Advice:
         return none("Nothing to do: nothing was live.")
     if began_late(profile):
         return none(
-            "No advice can be given: this is the peak of what was allocated while it was recorded, "
-            "a part of what the process held."
+            "This is the peak of what was allocated while it was recorded, a part of what the "
+            "process held."
         )
     return (
         _surge(profile)
-        or _dominant_site(profile)
+        or _grew_until_its_end(profile)
+        or _dominant(profile)
         or _large_blocks(profile)
         or none(
-            "Nothing to do: no single call site dominates. What the allocator adds is in "
+            "Nothing to do: no single function dominates. What the allocator adds is in "
             '"Rounding by allocators".'
         )
     )
@@ -187,8 +197,36 @@ def _surge(profile: Profile) -> Advice | None:
     )
 
 
-def _dominant_site(profile: Profile) -> Advice | None:
-    first = profile.peak.sites[0] if profile.peak.sites else None
+def _grew_until_its_end(profile: Profile) -> Advice | None:
+    """What grows while a program works, and is freed when it ends, as interpreters free all."""
+    largest = max(profile.recordings, key=lambda each: each.peak.bytes)
+    first = _growing(profile.peak.functions)
+    if first is None or ended_early(profile) or not _is_freed_at_its_end(largest):
+        return None
+    return mend(
+        f"{first.name} held more and more, {size(first.amount.bytes)} in the end, of which "
+        f"{percent(first.late_share)} came in the later half of all allocations; it was freed as "
+        "the program ended. In a service this is a leak or a cache without a limit: fix it in the "
+        "program; no allocator stops its growth."
+    )
+
+
+def _is_freed_at_its_end(recording: Recording) -> bool:
+    """Whether most of the peak, which comes after most of the work, stays until the program ends,
+    and not longer."""
+    course, low = recording.course, recording.peak.bytes * _SHRUNK
+    peak = recording.peak_ns // max(course.step_ns, 1)
+    worked = sum(course.allocations[: peak + 1])
+    freed = [step for step, live in enumerate(course.live_bytes) if step >= peak and live < low]
+    return (
+        worked >= _LAST * sum(course.allocations)
+        and recording.end.bytes < low
+        and (not freed or freed[0] >= _LAST * len(course.live_bytes) - 1)
+    )
+
+
+def _dominant(profile: Profile) -> Advice | None:
+    first = profile.peak.functions[0] if profile.peak.functions else None
     if first is None or first.share < DOMINANT:
         return None
     return none(
@@ -270,12 +308,13 @@ def _preferred(allocators: Sequence[Rounding], peak: int) -> Rounding:
 # ------------------------------------------------------------------------ end
 
 # A leak grows as the program works, which is told by its allocations: it may wait for most of the
-# time. What is set up once is born early, what is in use was born just now. More born late than
-# this is what turns over: the young are always many among it.
-_GROWS, _TURNS_OVER = 0.4, 0.6
-# But what is hardly ever freed turns over nothing: that leak began late.
+# time. What is set up once was born early. What turns over, such as a cache that is full, holds no
+# more than it did at three quarters of the work, and what is in use was born just now.
+_GROWS, _GAINED, _IN_USE = 0.4, 0.15, 0.5
+_TURNS_OVER = 0.6  # of all that lives, where there are no sites
+# But what is hardly ever freed was not just in use: that leak began late.
 _HARDLY_FREED = 0.05
-_LEAK_SHARE = 0.1
+_LEAK_SHARE, _LEAK_OF_PEAK = 0.1, 0.01
 _LEAK_OBJECTS = 100
 _LEAK_BYTES = 64 * KIB
 # Of what a site has gained, the part by which resident memory must have grown in the meantime:
@@ -285,24 +324,16 @@ _STAYED = 0.5
 
 def end(profile: Profile, trace: str) -> Advice:
     leaks = profile.leaks
-    growing = [
-        each
-        for each in leaks.sites
-        if each.share >= _LEAK_SHARE
-        and each.late_share >= _GROWS
-        and (each.late_share <= _TURNS_OVER or each.freed_share <= _HARDLY_FREED)
-        and each.amount.objects >= _LEAK_OBJECTS
-        and each.amount.bytes >= _LEAK_BYTES
-    ]
-    if growing:
-        # What is hardly ever freed first: the others may only be in use.
-        first = max(growing, key=lambda e: (e.freed_share <= _HARDLY_FREED, e.amount.bytes))
+    # Of a function that holds other things as well, one line may grow.
+    least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
+    first = _growing(leaks.functions, least) or _growing(leaks.sites, least)
+    if first is not None:
         if ended_early(profile):
             return _grew(first, profile)
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
             f"{percent(first.late_share)} of it came in the later half of all allocations. "
-            "If it is a leak, fix it in the program; another allocator will not help."
+            "If it is a leak, fix it in the program; no allocator stops its growth."
         )
     if not leaks.sites and _grows(profile):
         return mend(
@@ -310,9 +341,7 @@ def end(profile: Profile, trace: str) -> Advice:
             "allocator mends: `heapfit record` tells where, unless given `--sites 0`."
         )
     young = [
-        each
-        for each in leaks.sites
-        if each.share >= _LEAK_SHARE and each.late_share >= _GROWS and each not in growing
+        each for each in leaks.functions if each.share >= _LEAK_SHARE and each.late_share >= _GROWS
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes)))
@@ -326,7 +355,27 @@ def end(profile: Profile, trace: str) -> Advice:
     return none("Nothing to do: no large part of what lives at the end was allocated late.")
 
 
-def _grew(site: LeakSite, profile: Profile) -> Advice:
+def _growing(holders: Iterable[Holder], least: float = 0.0) -> Holder | None:
+    """The one of the holders that has gained most as the program worked, if one has `least` bytes
+    and did."""
+    growing = [
+        each
+        for each in holders
+        if each.name != UNKNOWN
+        and each.share >= _LEAK_SHARE
+        and each.late_share >= _GROWS
+        and each.gained_share >= _GAINED
+        and (each.young_share <= _IN_USE or each.freed_share <= _HARDLY_FREED)
+        and each.amount.objects >= _LEAK_OBJECTS
+        and each.amount.bytes >= max(_LEAK_BYTES, least)
+    ]
+    # What is hardly ever freed first: the others may only be in use.
+    return max(
+        growing, key=lambda e: (e.freed_share <= _HARDLY_FREED, e.amount.bytes), default=None
+    )
+
+
+def _grew(site: Holder, profile: Profile) -> Advice:
     """What a site is that went on allocating until a recording ended before its program did."""
     held = (
         f"{site.name} allocated {size(site.amount.bytes)} during the recording that was still live "
@@ -342,14 +391,14 @@ def _grew(site: LeakSite, profile: Profile) -> Advice:
         )
     return mend(
         f"{held}. If the program does not free it later, this is a leak or a cache without a "
-        "limit: fix it in the program; another allocator will not help."
+        "limit: fix it in the program; no allocator stops its growth."
     )
 
 
-def _no_leak(site: LeakSite) -> str:
+def _no_leak(site: Holder) -> str:
     """Why a site whose blocks are of the later half does not look like a leak."""
     late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
-    if site.late_share > _TURNS_OVER and site.freed_share > _HARDLY_FREED:
+    if site.freed_share > _HARDLY_FREED:
         return (
             f"No sign of a leak: {late} of all allocations, and {percent(site.freed_share)} of its "
             "blocks were freed, as where blocks come and go."

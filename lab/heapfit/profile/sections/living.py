@@ -7,7 +7,7 @@ freed, when it was born. A cache fills early, a leak goes on.
 from __future__ import annotations
 
 from heapfit.profile.bins import size_power
-from heapfit.profile.model import Leaks, LeakSite, Part, Peak, SizePart
+from heapfit.profile.model import Holder, Leaks, Part, Peak, SizePart
 from heapfit.profile.sections import sites
 from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, labels, thread_sums
 from heapfit.profile.tally import ADDENDS, Row, Tally, amount, grouped, share, whole
@@ -64,6 +64,7 @@ def peak(tally: Tally) -> Peak:
             [_part(sites.name(key), row[sites.PEAK :], of) for key, row in sites.rows(tally)],
             SITES_TOLD,
         ),
+        functions=_functions(tally, sites.PEAK, sites.OF_PEAK),
         ages=[
             _part(f"{(tenth + 1) * 100 // TENTHS} %", row, of)
             for tenth, row in enumerate(_tenths(tally, "peak_ages"))
@@ -81,16 +82,31 @@ def end(tally: Tally) -> Leaks:
         share=share(everything[END + 1], everything[1]),
         sizes=_by_power(tally, END),
         sites=[
-            LeakSite(
-                name=sites.name(key),
-                amount=amount(row, sites.END),
-                share=share(row[sites.END + 1], everything[END + 1]) or 0.0,
-                late_share=share(row[sites.LATE], row[sites.END]) or 0.0,
-                freed_share=share(row[sites.FREED], row[0]) or 0.0,
-            )
+            _holder(sites.name(key), row, everything[END + 1], sites.END, sites.OF_END)
             for key, row in living[:SITES_TOLD]
         ],
+        functions=_functions(tally, sites.END, sites.OF_END),
         born=[amount(row) for row in _tenths(tally, "born_of_living")],
+    )
+
+
+def _functions(tally: Tally, at: int, born: int) -> list[Holder]:
+    """Return who holds most by function; `at` and `born` are places in a row of sites."""
+    of = sum(row[at + 1] for _, row in sites.rows(tally))
+    found = sites.by_function(tally, at)[:SITES_TOLD]
+    return [_holder(name, row, of, at, born) for name, row in found]
+
+
+def _holder(name: str, row: Row, of: int, at: int, born: int) -> Holder:
+    live = row[at + 1]
+    return Holder(
+        name=name,
+        amount=amount(row, at),
+        share=share(live, of) or 0.0,
+        late_share=share(row[born + sites.LATE], live) or 0.0,
+        young_share=share(row[born + sites.YOUNG], live) or 0.0,
+        gained_share=max(share(live - row[sites.BEFORE], live) or 0.0, 0.0),
+        freed_share=share(row[0] - row[at], row[0]) or 0.0,
     )
 
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from pathlib import Path
 
 from heapfit.profile.model import SMALL_BYTES, UNKNOWN, Site, Sites
 from heapfit.profile.sections.lifetimes import survival_quantile
-from heapfit.profile.tally import Key, Row, Tally, amount, share
+from heapfit.profile.tally import Key, Row, Tally, add_up, amount, share
 from heapfit.profile.trace import Trace
 from heapfit.symbols import Frame, own_calls, told
+from heapfit.text import join_words
 
 # Sites of one trace that are told apart, those with most bytes, then most allocations.
 APART = 4096
@@ -23,12 +24,23 @@ CHAIN_SHOWN = 8  # calls ...
 CHAIN_READ = 64  # ... of so many, those that compilers and libraries have put in between included
 TOLD = 50
 
-# Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, then the
-# reader's own counts of allocations and of those that came after another site's.
-ALL, END, PEAK, SMALL, FREED, REMOTE, LATE, COUNTED, SWITCHES = 0, 4, 8, 12, 13, 14, 15, 16, 17
-WIDTH = 18
+# Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, ...
+ALL, END, PEAK, SMALL, FREED, REMOTE = 0, 4, 8, 12, 13, 14
+# ... then bytes: live after three quarters of all allocations; of those live at the end, and at the
+# peak, what is of the later half of all allocations and of the last tenth of them; ...
+BEFORE, OF_END, OF_PEAK = 15, 16, 18
+LATE, YOUNG = 0, 1  # within each of the latter two
+# ... then the reader's own counts of allocations and of those that came after another site's.
+COUNTED, SWITCHES = 20, 21
+WIDTH = 22
 
-_HAS_LINE = re.compile(r" \([^:()]+:\d+")  # of a call as it is told
+# A call as it is told, where its line is known.
+_CALL = re.compile(r"(?P<function>.+) \((?P<file>[^:()]+):(?P<line>\d+)(, .*)?\)")
+_WRAPPERS = 3  # of malloc, one within the other
+# Of the bytes live at a moment: rows with less are not added to those of their function.
+_ADDED = 0.01
+# A site with so much of its function's bytes is named alone; else so many lines are.
+_NEARLY_ALL, _LINES_NAMED = 0.9, 4
 REST: Key = ("", ())  # of what belongs to no site told apart
 
 
@@ -65,7 +77,7 @@ def keys(trace: Trace) -> dict[int, Key]:
 
 
 def _sums(trace: Trace) -> list[tuple[int, ...]]:
-    late = f"died_ns IS NULL AND {trace.allocated_part(2)} = 1"
+    late, young = f"{trace.allocated_part(2)} = 1", f"{trace.allocated_part(10)} = 9"
     columns = (
         trace.amount(),
         trace.amount("died_ns IS NULL"),
@@ -73,7 +85,12 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         trace.objects(f"size <= {SMALL_BYTES}"),
         trace.objects("died_ns IS NOT NULL"),
         trace.objects("remote"),
-        trace.objects(late),
+        trace.total("size", trace.after(3, 4)),
+        *(
+            trace.total("size", f"{live} AND {part}")
+            for live in ("died_ns IS NULL", trace.at_peak())
+            for part in (late, young)
+        ),
     )
     return trace.query(
         "SELECT CASE WHEN site IN (SELECT site FROM apart) THEN site ELSE 0 END AS told, "
@@ -107,6 +124,70 @@ def name(key: Key) -> str:
     return " < ".join(chain[:3]) if chain else UNKNOWN
 
 
+def function(call: str = "") -> str:
+    """Return the function of a call as it is told, without its place.
+
+    >>> function("load (a.py:7, dict)")
+    'load'
+    """
+    return call.partition(" (")[0]
+
+
+def without_wrappers(chains: Sequence[Sequence[str]]) -> list[Sequence[str]]:
+    """Return the chains from the innermost call on that tells them apart.
+
+    A call that leads several of the chains, from different functions, is a wrapper of malloc, as
+    far as they are concerned.
+
+    >>> without_wrappers([["new", "a (x.c:1)"], ["new", "b (x.c:9)"], ["f", "main"]])
+    [['a (x.c:1)'], ['b (x.c:9)'], ['f', 'main']]
+    """
+    found = list(chains)
+    for _ in range(_WRAPPERS):
+        callers: dict[str, set[str]] = {}
+        for chain in found:
+            callers.setdefault(chain[0] if chain else "", set()).add(function(*chain[1:2]))
+        found = [
+            chain[1:] if len(chain) > 1 and len(callers[chain[0]]) > 1 else chain for chain in found
+        ]
+    return found
+
+
+def by_function(tally: Tally, at: int) -> list[tuple[str, Row]]:
+    """Return the sums of functions' sites, with their names, by the bytes of the amount at `at`."""
+    of = sum(row[at + 1] for _, row in rows(tally))
+    large = [(key, row) for key, row in rows(tally) if row[at] and row[at + 1] >= _ADDED * of]
+    large.sort(key=lambda item: (-item[1][at + 1], item[0]))
+    groups: defaultdict[Hashable, list[tuple[Key, str, Row]]] = defaultdict(list)
+    chains = without_wrappers([chain for (_, chain), _ in large])
+    for (key, row), chain in zip(large, chains, strict=True):
+        call = chain[0] if chain else ""
+        placed = _CALL.fullmatch(call)
+        groups[placed.group("function", "file") if placed else call].append((key, call, row))
+    found = []
+    for group in groups.values():
+        first, call, most = group[0]
+        row = add_up((each for _, _, each in group), WIDTH)
+        alone = most[at + 1] >= _NEARLY_ALL * row[at + 1]
+        found.append((name(first) if alone else _lines([each for _, each, _ in group]), row))
+    return sorted(found, key=lambda item: (-item[1][at + 1], item[0]))
+
+
+def _lines(calls: Sequence[str]) -> str:
+    """Return one name for calls from one function.
+
+    >>> _lines(["load (a.py:9)", "load (a.py:7, dict)", "load (a.py:9)"])
+    'load (a.py, lines 7 and 9)'
+    """
+    placed = [each for each in map(_CALL.fullmatch, calls) if each]
+    lines = sorted({int(each["line"]) for each in placed})
+    if len(lines) < 2:
+        return calls[0]
+    more = [f"{len(lines) - _LINES_NAMED} more"] if len(lines) > _LINES_NAMED else []
+    named = join_words([*map(str, lines[:_LINES_NAMED]), *more])
+    return f"{placed[0]['function']} ({placed[0]['file']}, lines {named})"
+
+
 def rows(tally: Tally) -> list[tuple[Key, Row]]:
     """Return the sites' sums; none where no sites were recorded."""
     return list(tally.sums["sites"].items())
@@ -134,7 +215,7 @@ def finish(tally: Tally) -> Sites:
 def _without_lines(named: Sequence[tuple[Key, Row]], all_bytes: int) -> dict[str, float]:
     sums: Counter[str] = Counter()
     for (module, (first, *_)), row in named:
-        if not _HAS_LINE.search(first):
+        if not _CALL.fullmatch(first):
             sums[module] += row[1]
     return {module: share(found, all_bytes) or 0.0 for module, found in sums.most_common()}
 
