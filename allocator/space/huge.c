@@ -133,19 +133,19 @@ static bool are_blocks_filled(void)
 
 /* A page that nobody has touched reads as zeros, and stays the kernel's page of zeros when it is read. Of so many pages of a block,
  * evenly apart, at most so few may read so. Those that the program has made inaccessible, as it may until it frees the block, or that
- * a fork has left out, are no more than that. */
-enum { PAGES_LOOKED_AT = 16, PAGES_UNTOUCHED = 1 };
+ * a fork has left out, are no more than that. A system call for each page: fewer are looked at where the answer is known. */
+enum { PAGES_LOOKED_AT = 16, PAGES_PER_UNTOUCHED = 16, PAGES_IF_SURE = 4 };
 
-static bool is_filled(const struct span *first)
+static bool is_filled(const struct span *first, unsigned pages)
 {
     size_t page = platform_page_size(), bytes = (size_t)first->run_spans * SPAN_SIZE;
-    unsigned untouched = 0;
-    for (size_t i = 1; i <= PAGES_LOOKED_AT && untouched <= PAGES_UNTOUCHED; i++) {
-        size_t offset = bytes / (PAGES_LOOKED_AT + 1) * i & ~(page - 1);
+    unsigned untouched = 0, most = pages / PAGES_PER_UNTOUCHED;
+    for (size_t i = 1; i <= pages && untouched <= most; i++) {
+        size_t offset = bytes / (pages + 1) * i & ~(page - 1);
         const char *at = (const char *)span_start(first) + offset;
         if (!platform_word_is_readable(at) || reads_as_zeros(at, page)) untouched++;
     }
-    return untouched <= PAGES_UNTOUCHED;
+    return untouched <= most;
 }
 
 static bool is_looked_at(void)
@@ -155,7 +155,7 @@ static bool is_looked_at(void)
 
 bool space_block_is_filled(const struct span *first)
 {
-    return is_looked_at() && first->run_spans >= SPACE_BLOCK_SPANS && is_filled(first);
+    return is_looked_at() && first->run_spans >= SPACE_BLOCK_SPANS && is_filled(first, PAGES_LOOKED_AT);
 }
 
 /* After so many alike in a row, one of so many is looked at: a look takes system calls. */
@@ -168,9 +168,10 @@ void space_block_end_slow(const struct span *first)
     int32_t row = atomic_load_explicit(&blocks_filled, memory_order_relaxed);
     bool is_sure = row == BLOCKS_FOR_SURE || row == -BLOCKS_FOR_SURE;
     if (is_sure && ++blocks_ended % BLOCKS_PER_LOOK != 0) return;
-    bool filled = is_filled(first);
-    int32_t now = filled == (row > 0) ? row + (filled ? 1 : -1) : filled ? 1 : -1;
+    if (is_sure && is_filled(first, PAGES_IF_SURE) == (row > 0)) return;
+    bool filled = is_filled(first, PAGES_LOOKED_AT);
     if (is_sure && filled == (row > 0)) return;
+    int32_t now = filled == (row > 0) ? row + (filled ? 1 : -1) : filled ? 1 : -1;
     atomic_store_explicit(&blocks_filled, now, memory_order_relaxed);
 }
 

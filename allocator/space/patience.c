@@ -9,8 +9,8 @@
  * Where most of the heap is free, and much, it goes back after an eighth of the decay time, unless that was in vain: the memory of a
  * phase that is over is not there when the process needs some for other things.
  *
- * A table that has been copied into a larger one is freed, and the next one will be larger still; a block that was most of the heap is
- * freed at the end of a phase. A program of one thread that then calls no more would keep it for ever, and others until the decay time
+ * A table that has been copied into a larger one, the next to be asked for, is freed, and the next one will be larger still; a block
+ * that was most of the heap is freed at the end of a phase. A program of one thread that then calls no more would keep it for ever, and others until the decay time
  * is over: so its pages go back at once, for less than it took to fill them. A program that soon takes them again, twice, needs such
  * blocks again and again, and keeps them for a minute.
  */
@@ -91,9 +91,9 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
 
 /* ---- large blocks that have had their time -------------------------------------------------------------------------- */
 
-/* From which size a run is taken for a table that was outgrown, by a run that is larger by such a share; and for a phase's block. Smaller
- * ones are not worth a system call each. */
-enum { TABLE_SPANS = 64, LARGER_SHARE = 4, PHASE_SPANS = SPACE_MUCH / SPAN_SIZE };
+/* From which size, and which share of what is in use, a run is taken for a table that was outgrown, by a run that is larger by such a
+ * share; and from which for a phase's block. Smaller ones are not worth a system call each. */
+enum { TABLE_SPANS = 64, TABLE_SHARE = 16, LARGER_SHARE = 4, PHASE_SPANS = SPACE_MUCH / SPAN_SIZE };
 
 /* When what was in vain is forgotten: a service may need a phase's block once more. And how soon at least memory is taken again that
  * was purged in vain, however short the decay time is. */
@@ -108,6 +108,7 @@ void patience_handed_out(uint32_t index, uint32_t spans, uint32_t clean)
 {
     struct outgrown *outgrown = &space_state.outgrown;
     if (spans >= TABLE_SPANS) {
+        if (index != outgrown->newest) outgrown->before = outgrown->newest; /* else it has grown in place */
         outgrown->newest = index;
         outgrown->newest_spans = spans;
     }
@@ -123,7 +124,8 @@ bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now)
     struct outgrown *outgrown = &space_state.outgrown;
     if (LIKELY(spans < TABLE_SPANS)) return false;
     if (index == outgrown->newest) outgrown->newest_spans = 0;
-    bool table = outgrown->newest_spans >= spans + spans / LARGER_SHARE;
+    bool table = index == outgrown->before && outgrown->newest_spans >= spans + spans / LARGER_SHARE &&
+                 spans >= spans_handed_out() / TABLE_SHARE;
     bool phase = spans >= PHASE_SPANS && spans > spans_handed_out() - spans;
     if (!table && !phase) return false;
     uint64_t rest = age_at(now, outgrown->purged_at);

@@ -68,6 +68,7 @@ struct patience {
 /* Large runs that need not be kept: see patience.c, too. */
 struct outgrown {
     uint32_t newest, newest_spans; /* the last large run that was handed out, its first; 0 spans: it is free again */
+    uint32_t before; /* the first of the one before */
     uint32_t purged, taken; /* spans that were outgrown, and clean ones handed out since */
     uint64_t purged_at;
     uint32_t times; /* that it was in vain */

@@ -169,7 +169,7 @@ TEST(Outgrown, TablesGoBackAtOnceUntilTheyAreBuiltAgainAndAgain)
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
-            acquire(20 * TABLE_SPANS); // else the table is most of the heap
+            acquire(10 * TABLE_SPANS); // else the table is most of the heap
             EXPECT_EQ((1 + 2 + 4) * TABLE_SPANS * SPAN_SIZE, grow_a_table());
             EXPECT_EQ(8 * TABLE_SPANS * SPAN_SIZE, figures_now().dirty) << "the last one was not outgrown";
             for (int i = 0; i < 3; i++) grow_a_table();
@@ -184,6 +184,10 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
         [] {
             space_settings.decay_ms = DECAY;
             acquire(20 * TABLE_SPANS);
+            struct span *first = acquire(TABLE_SPANS), *second = acquire(TABLE_SPANS);
+            acquire(2 * TABLE_SPANS);
+            space_release(first); // which is not the one before
+            space_release(second); // which is little beside the heap
             struct span *large = acquire(8 * TABLE_SPANS), *small = acquire(TABLE_SPANS);
             space_release(small); // came last
             small = acquire(TABLE_SPANS);

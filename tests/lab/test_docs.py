@@ -302,7 +302,7 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         update_docs.ACCOUNT: update_docs.ACCOUNT_BLOCKS,
         update_docs.FIT: {"fit reached": update_docs.fit_table},
         update_docs.SUITES: update_docs.SUITES_BLOCKS,
-        update_docs.README: update_docs.core_blocks(),
+        **update_docs.core_blocks(),
     }
     for page, blocks in parts.items():
         text = page.read_text(encoding="utf-8")
