@@ -78,8 +78,12 @@ def test_the_ranking_is_set_beside_that_of_the_program(
     run_heapfit: Heapfit, library: Path, trace: Path, tmp_path: Path
 ) -> None:
     allocators = ["--allocators", f"glibc,heapfit,copy={library}", "--cores", "1"]
+    program = [
+        "awk",
+        "BEGIN { while (i < 100000) x[i++] }",
+    ]  # Of one that does nothing no time is told.
     real = run_heapfit(
-        "compare", *allocators, "--replicates", "2", "--out", tmp_path / "real", "--", "true"
+        "compare", *allocators, "--replicates", "2", "--out", tmp_path / "real", "--", *program
     )
     assert real.returncode == 0, real.stderr
     options = [*allocators, "--replicates", "2", "--no-system-calls", "--out", tmp_path / "out"]
