@@ -155,6 +155,9 @@ def _huge_pages(recording: Recording) -> Advice:
 _SURGE = 0.5
 # ... and worth a switch when that is more than caches of free memory usually hold.
 _WORTH_SHRINKING = 64 * MIB
+# What has grown since a third of a program's work is done has so much from the later half of it; what
+# has begun later may be a last phase.
+_STEADY = 0.75
 # What is live after so much of a program's work, and of its time, is freed at its end.
 _LAST = 0.9
 
@@ -200,7 +203,8 @@ def _surge(profile: Profile) -> Advice | None:
 def _grew_until_its_end(profile: Profile) -> Advice | None:
     """What grows while a program works, and is freed when it ends, as interpreters free all."""
     largest = max(profile.recordings, key=lambda each: each.peak.bytes)
-    first = _growing(profile.peak.functions)
+    steady = [each for each in profile.peak.functions if each.late_share <= _STEADY]
+    first = _growing(steady)
     if first is None or ended_early(profile) or not _is_freed_at_its_end(largest):
         return None
     return mend(
@@ -357,7 +361,7 @@ def end(profile: Profile, trace: str) -> Advice:
 
 def _growing(holders: Iterable[Holder], least: float = 0.0) -> Holder | None:
     """The one of the holders that has gained most as the program worked, if one has `least` bytes
-    and did."""
+    and has."""
     growing = [
         each
         for each in holders
@@ -369,10 +373,7 @@ def _growing(holders: Iterable[Holder], least: float = 0.0) -> Holder | None:
         and each.amount.objects >= _LEAK_OBJECTS
         and each.amount.bytes >= max(_LEAK_BYTES, least)
     ]
-    # What is hardly ever freed first: the others may only be in use.
-    return max(
-        growing, key=lambda e: (e.freed_share <= _HARDLY_FREED, e.amount.bytes), default=None
-    )
+    return max(growing, key=lambda each: each.amount.bytes, default=None)
 
 
 def _grew(site: Holder, profile: Profile) -> Advice:
