@@ -235,6 +235,12 @@ def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_
     assert found.act
     assert found.sentence.startswith("handle (svc.py, lines 1, 2 and 3) held more and more")
     assert memory.peak(made(complete(blocks[:500] + other)), "x.hft").act is False
+    large = [Block(5_000_000, 1, site=5), *(Block(1000, 1000 * i, site=1) for i in range(1, 1000))]
+    kept = made(complete(large), sites=sites, info={"sites": 2})
+    first, second = [each for each in content(kept).facts if each.label in ("Grew", "Held most")]
+    assert first.note == "handle (svc.py:1) < main: 50 % in the later half of all allocations"
+    assert (first.label, second.label) == ("Grew", "Held most")
+    assert second.note == "setup: 83 % at the end"
 
 
 @pytest.mark.parametrize("why", ["no space left on the device", "the time is over"])

@@ -99,7 +99,7 @@ def surge(number: int, size: int) -> Tables:
 RULES = [
     (
         "memory",
-        "decay_ms",
+        "heapfit",
         "At the end 210 MiB were resident for 20 MiB live",
         ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210),
     ),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit
+from conftest import Heapfit, heapfit_command
 from heapfit.errors import HeapfitError
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
@@ -93,6 +93,22 @@ def test_free_blocks_of_glibc_are_told_from_a_leak(
     assert first.cause == cause
     assert first.size > 0.8 * reading.resident
     assert first.commands[0].startswith(command)
+    trimmed = (
+        reading.glibc.main.in_whole_pages
+    )  # in 8 MiB, the program has done as malloc_trim does
+    assert name != "pinned" or 16 << 20 < trimmed < 32 << 20 < first.size
+
+
+def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:
+    subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
+    script = f"cd {tmp_path}; exec ./arenas"
+    with running("sh", "-c", script, MALLOC_ARENA_MAX="2") as started:
+        [arenas, *others] = findings(read(started.pid))
+    assert "limited to 2" in arenas.sentence
+    assert arenas.commands == [f"heapfit run -- {tmp_path}/arenas"]
+    lines = [each for other in others for each in other.commands]
+    recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
+    assert not lines or recorded in lines
 
 
 def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
@@ -355,6 +371,23 @@ def test_of_somebody_elses_process_is_told_what_may_be_read(program: Path) -> No
             os.seteuid(os.getuid())
     assert first.cause == "anonymous"
     assert first.commands == [f"sudo heapfit why {other}"]
+
+
+@pytest.mark.full
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its capabilities away")
+def test_root_without_the_right_to_trace_sees_what_may_be_read() -> None:
+    weak = ["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-all"]
+    with subprocess.Popen(
+        ["setpriv", "--reuid", "65534", "--clear-groups", "sleep", "60"]
+    ) as other:
+        try:
+            while b"sleep" not in Path(f"/proc/{other.pid}/cmdline").read_bytes()[:6]:
+                pass
+            asked = [*weak, *heapfit_command("why", str(other.pid))]
+            told = subprocess.run(asked, capture_output=True, text=True)
+        finally:
+            other.kill()
+    assert told.stdout.startswith(f"sleep (process {other.pid}) has "), told.stderr
 
 
 def test_what_is_no_process_any_more_is_said(program: Path) -> None:

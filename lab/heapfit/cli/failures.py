@@ -134,10 +134,19 @@ def _system(error: OSError) -> str:
     advice = {
         errno.ENOSPC: "; make room, then run the same command again",
         errno.EDQUOT: "; make room, then run the same command again",
-        errno.EACCES: "; choose a place that you may write to",
-        errno.EPERM: "; choose a place that you may write to",
+        errno.EACCES: _permission(error.filename),
+        errno.EPERM: _permission(error.filename),
     }.get(error.errno or 0, "")
     return f"{where}{what.lower()}{advice}"
+
+
+def _permission(file: object) -> str:
+    """Return the advice on a file that may not be opened: most are results to be written."""
+    if isinstance(file, str) and os.path.exists(file) and not os.access(file, os.R_OK):
+        return "; run heapfit as a user who may read it"
+    if isinstance(file, str) and file.startswith("/proc/"):
+        return "; run heapfit as the user of that process, or as root with CAP_SYS_PTRACE"
+    return "; choose a place that you may write to"
 
 
 def _one_line(text: str) -> str:

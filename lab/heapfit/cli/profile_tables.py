@@ -44,7 +44,11 @@ def show_profile(profile: LiveProfile) -> None:
     else:
         results.print(Text(_line(_NUMBERS, widths), style="bold"))
         for numbers, name in zip(rows, names, strict=True):
-            results.print(_line(numbers, widths), Padding(Text(name), (0, 0, 0, _GAP)))
+            results.print(_line(numbers, widths))
+            if results.soft_wrap:
+                results.print(Text(f"{' ' * _GAP}{name}"))
+            else:
+                results.print(Padding(Text(name), (0, 0, 0, _GAP)))
     if len(sites) > _MOST_SITES:
         results.print(f"… and {len(sites) - _MOST_SITES} more", style="dim")
     _say_what_is_missing(profile)

@@ -75,6 +75,7 @@ _ARENA, _FAST, _RINGS = struct.Struct("<16x10QQ8x254Q"), 10, 112
 _RING_COUNT = 127
 _TOP, _LAST_RING = 96, _RINGS + (_RING_COUNT - 1) * 16
 _SIZE_AND_LINK = struct.Struct("<8xQQ")
+_CHUNK_HEAD = 48  # of a large free chunk: two sizes and four links, which malloc_trim leaves
 _IS_PRESENT = bytes(byte >> 7 for byte in range(256))  # of the highest byte of a page's entry
 _LARGEST_DATA = 1 << 20  # of a C library
 _IN_USE, _LEAST, _LARGEST_FAST = 1, 32, 128  # the chunk before is in use; sizes of chunks
@@ -96,6 +97,7 @@ class Heap:
 
     free: int = 0
     whole: bool = False
+    in_whole_pages: int = 0  # of the free bytes, what malloc_trim(3) returns
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ class _FreeLists:
         whole = all(listed)
         unknown = 0 if whole else sum(self._walk(*each, free) for each in spans)
         used = sum(end - start for start, end in spans) - sum(free.values())
-        return Heap(self._resident(free, spans), whole or 2 * unknown < used)
+        resident, in_whole_pages = self._resident(free, spans)
+        return Heap(resident, whole or 2 * unknown < used, in_whole_pages)
 
     def _listed(self, arena: int, spans: Sequence[tuple[int, int]], free: dict[int, int]) -> bool:
         """Add an arena's free chunks with their sizes; tell whether these are all."""
@@ -236,9 +239,10 @@ class _FreeLists:
         free[at - size] = size  # The last chunk has never been handed out.
         return unknown
 
-    def _resident(self, free: dict[int, int], spans: Sequence[tuple[int, int]]) -> int:
-        """Return how many bytes of the free chunks are resident."""
-        total, starts = 0, [start for start, _ in spans]
+    def _resident(self, free: dict[int, int], spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
+        """Return how many bytes of the free chunks are resident, and how many of these are whole
+        pages behind a chunk's head."""
+        total, in_pages, starts = 0, 0, [start for start, _ in spans]
         present: list[bytes] = []
         for start, end in spans:
             pages = -(-end // _PAGE) - start // _PAGE
@@ -250,7 +254,9 @@ class _FreeLists:
             low, high = at // _PAGE - first, (at + size - 1) // _PAGE - first
             total += (there.count(1, low, high) + there[high]) * _PAGE
             total -= there[low] * (at % _PAGE) + there[high] * (-(at + size) % _PAGE)
-        return total
+            first_whole, behind = -(-(at + _CHUNK_HEAD) // _PAGE) - first, (at + size) // _PAGE
+            in_pages += there.count(1, first_whole, max(behind - first, first_whole)) * _PAGE
+        return total, in_pages
 
     def _chunk(self, at: int) -> tuple[int, int]:
         """Return the size and the link of a chunk."""

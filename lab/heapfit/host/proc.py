@@ -121,6 +121,11 @@ def started_as(process: Process) -> str:
             return "COMMAND"
         # In a title of several words are its arguments, or something else.
         words = (file, "ARGUMENTS") if " " in name else (file, *words[1:])
+    elif is_path and not name.startswith("/"):
+        with suppress(OSError):
+            folder = os.readlink(f"/proc/{process.pid}/cwd")
+            if folder != os.getcwd():
+                words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
     command = shlex.join(words)
     if not command.isprintable() or len(command) > _LONGEST_COMMAND:
         command = ""
@@ -144,7 +149,7 @@ def inside(folder: Path, path: str) -> Path:
     or from ours, if the process is in a folder of it (chroot)."""
     path = undeleted(path)
     its = folder / "root" / path.lstrip("/")
-    return its if its.exists() else Path(path)
+    return its if os.path.exists(its) else Path(path)  # False, too, where we may not look
 
 
 def status_of(pid: int) -> dict[str, str] | None:

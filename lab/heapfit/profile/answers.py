@@ -260,19 +260,27 @@ def _first_pinner(profile: Profile) -> PinningSite | None:
 
 
 def _holder(profile: Profile) -> list[Fact]:
-    """Return who holds most: at the end, where that is most of the peak, else at the peak."""
+    """Return who holds most: at the end, where that is most of the peak, else at the peak. Before
+    that comes who holds more and more, if that is somebody else."""
     at_end = 2 * profile.leaks.amount.bytes > profile.peak.amount.bytes
     holders = profile.leaks.functions if at_end else profile.peak.functions
     when = "at the peak"
     if at_end:
         when = "when the recording ended" if ended_early(profile) else "at the end"
-    named = [each for each in holders if each.name != UNKNOWN]
-    return [
+    named = [
         Fact(
             "Held most", bytes_with_error(each.amount), f"{each.name}: {percent(each.share)} {when}"
         )
-        for each in named[:1]
-    ]
+        for each in holders
+        if each.name != UNKNOWN
+    ][:1]
+    growing = memory.grower(profile)
+    if growing is None or not named or named[0].note.startswith(f"{growing.name}: "):
+        return named
+    late = f"{growing.name}: {percent(growing.late_share)} in the later half of all allocations"
+    # Of a recording that began late, most may have taken the place of blocks from before.
+    steady = [] if began_late(profile) else named
+    return [Fact("Grew", bytes_with_error(growing.amount), late), *steady]
 
 
 def _short_lived(profile: Profile) -> Fact:

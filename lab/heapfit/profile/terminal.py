@@ -90,7 +90,8 @@ def _print_proposals(shown: Content, console: Console) -> None:
     for sentence in own:
         print_line(console, visible(f"In the program: {sentence}"), style="bold")
     if named:
-        print_line(console, f"Worth a try: {', '.join(named)}.", style="bold")
+        when = "When that is mended, worth a try" if own else "Worth a try"
+        print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
     if not shown.proposals:
         print_line(console, NOTHING_TO_DO, style="bold")
 
@@ -145,7 +146,7 @@ def _narrowed(course: Sequence[float], width: int) -> list[float]:
 
 
 def _print_table(table: Table, console: Console) -> None:
-    rows = table.rows[: table.brief]
+    rows = _brief(table)
     columns = _fitting(table, rows, console)
     made = RichTable(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     made.add_column(_text(table.columns[0], console), overflow="fold")
@@ -155,6 +156,11 @@ def _print_table(table: Table, console: Console) -> None:
         made.add_row(*(_text(cell.text, console) for cell in row[:columns]))
     console.print(made)
     _print_rest(table, columns, console)
+
+
+def _brief(table: Table) -> Sequence[Sequence[Cell]]:
+    """The first rows of a table; one more where only that would be left out."""
+    return table.rows if len(table.rows) == table.brief + 1 else table.rows[: table.brief]
 
 
 def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> int:
@@ -173,7 +179,7 @@ def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> 
 
 def _print_rest(table: Table, columns: int, console: Console) -> None:
     """Say what the page has beyond what is shown here."""
-    more = len(table.rows) - table.brief
+    more = len(table.rows) - len(_brief(table))
     left_out = table.columns[columns:]
     told = [f"{more} more"] if more > 0 else []
     told += [", ".join(each.lower() for each in left_out)] if left_out else []

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from heapfit.files import free_name
@@ -145,6 +146,7 @@ _RECORD_WHOLE = [
     "heapfit record -o {whole} -- {command}",
     "heapfit profile {whole}",
 ]
+_RUN = ["heapfit run -- {command}"]
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
@@ -162,7 +164,16 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
         texts = [each for each in texts if each not in _RECORDINGS]
     pid, command = reading.process.pid, started_as(reading.process) if texts else ""
     growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
-    return [e.format(pid=pid, command=command, growth=growth, whole=whole) for e in texts]
+    set_for_glibc = "".join(
+        f"{name}={quote(value)} "
+        for name, value in reading.settings.items()
+        if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+    )
+    return [
+        (set_for_glibc if each in _RECORDINGS and "{command}" in each else "")
+        + each.format(pid=pid, command=command, growth=growth, whole=whole)
+        for each in texts
+    ]
 
 
 def _arenas(cause: Cause, reading: Reading) -> Said:
@@ -184,12 +195,11 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
-    sentence += (
-        " Only an arena's own threads can use its free memory. Two arenas keep less free memory, "
-        "but threads wait for each other more often."
-    )
-    fewer = [] if limit else ["MALLOC_ARENA_MAX=2 {command}"]
-    return sentence, [*fewer, "heapfit fit --goal memory -- {command}", *_RECORD]
+    sentence += " Free memory of one arena serves no other arena."
+    if limit:
+        return f"{sentence} To see whether another allocator needs less, run it under one.", _RUN
+    sentence += " Two arenas keep less free memory, but threads wait for each other more often."
+    return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
@@ -299,8 +309,9 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "arenas": ("glibc's arenas of threads", _arenas),
     "anonymous": (
         "anonymous memory",
-        "Memory without a file. Only the process's user, or a user who may trace it such as root "
-        "(CAP_SYS_PTRACE), can see which mappings it is in.",
+        "Memory without a file. Only the process's user, or a user who may trace it, such as root "
+        "with CAP_SYS_PTRACE, can see which mappings it is in. In a container, start that with "
+        "--cap-add SYS_PTRACE.",
         "sudo heapfit why {pid}",
     ),
     "mapped": ("large blocks and own mappings", _mapped),
@@ -390,17 +401,18 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         )
     if free := sizes["free"]:
         advice = "To see which live blocks keep the rest, restart the program under the recorder."
+        trimmed = size_text(min(reading.glibc.main.in_whole_pages, free))
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
             "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
-            f"also returns whole free pages elsewhere.{_advice(advice, reading)} To see whether "
-            "another allocator needs less, run it under one.",
+            f"would return about {trimmed} in whole free pages.{_advice(advice, reading)} To see "
+            "whether another allocator needs less, run it under one.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
-            commands=_filled([*_RECORD_WHOLE, "heapfit run -- {command}"], reading),
+            commands=_filled([*_RECORD_WHOLE, *_RUN], reading),
         )
 
 

@@ -115,7 +115,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         allocator=allocator,
         runtime=runtime,
         recordable=any(Path(each).name == "libc.so.6" for each in files),
-        threads=place.threads,
+        threads=place.threads - sum(_is_heapfits(alive, each) for each in threads(alive)),
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -268,6 +268,11 @@ def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgr
             if line.startswith(name) and soft.isdecimal():
                 file, own = f"/proc/{pid}/limits", name.removeprefix("Max ")
                 yield cgroups.Memory(int(soft), _kib(status, field), 0, file, own)
+
+
+def _is_heapfits(pid: int, thread: int) -> bool:
+    """Whether a thread is the allocator's own, or the recorder's."""
+    return read_file(pid, f"task/{thread}/comm").startswith(b"heapfit-")
 
 
 def _stack_pointers(pid: int) -> list[int]:

@@ -87,7 +87,7 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             "many pages.",
         )
     return do(
-        "decay_ms",
+        "heapfit",
         f"{fact}: heapfit gives back what has been free for `decay_ms` (500 by default) as the "
         "program makes further calls, so record it once under heapfit, "
         "`heapfit record --allocator heapfit -- CMD`, and compare resident memory, "
@@ -155,8 +155,8 @@ def _huge_pages(recording: Recording) -> Advice:
 _SURGE = 0.5
 # ... and worth a switch when that is more than caches of free memory usually hold.
 _WORTH_SHRINKING = 64 * MIB
-# What has grown since a third of a program's work is done has so much from the later half of it; what
-# has begun later may be a last phase.
+# What has grown since a third of a program's work was done has at most so much from the later half
+# of it; what began later may be a last phase.
 _STEADY = 0.75
 # What is live after so much of a program's work, and of its time, is freed at its end.
 _LAST = 0.9
@@ -176,10 +176,17 @@ def peak(profile: Profile, trace: str) -> Advice:
         or _grew_until_its_end(profile)
         or _dominant(profile)
         or _large_blocks(profile)
-        or none(
-            "Nothing to do: no single function dominates. What the allocator adds is in "
-            '"Rounding by allocators".'
-        )
+        or _by_many(profile)
+    )
+
+
+def _by_many(profile: Profile) -> Advice:
+    growing = grower(profile)
+    if growing is not None:
+        return none(f"No single function dominates, but {growing.name} holds more and more.")
+    return none(
+        "Nothing to do: no single function dominates. What the allocator adds is in "
+        '"Rounding by allocators".'
     )
 
 
@@ -202,10 +209,8 @@ def _surge(profile: Profile) -> Advice | None:
 
 def _grew_until_its_end(profile: Profile) -> Advice | None:
     """What grows while a program works, and is freed when it ends, as interpreters free all."""
-    largest = max(profile.recordings, key=lambda each: each.peak.bytes)
-    steady = [each for each in profile.peak.functions if each.late_share <= _STEADY]
-    first = _growing(steady)
-    if first is None or ended_early(profile) or not _is_freed_at_its_end(largest):
+    first = _freed_at_its_end(profile)
+    if first is None:
         return None
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} in the end, of which "
@@ -213,6 +218,14 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
         "the program ended. In a service this is a leak or a cache without a limit: fix it in the "
         "program; no allocator stops its growth."
     )
+
+
+def _freed_at_its_end(profile: Profile) -> Holder | None:
+    """Return who grows steadily in a program that frees it as it ends."""
+    largest = max(profile.recordings, key=lambda each: each.peak.bytes)
+    if ended_early(profile) or not _is_freed_at_its_end(largest):
+        return None
+    return _growing([each for each in profile.peak.functions if each.late_share <= _STEADY])
 
 
 def _is_freed_at_its_end(recording: Recording) -> bool:
@@ -328,9 +341,7 @@ _STAYED = 0.5
 
 def end(profile: Profile, trace: str) -> Advice:
     leaks = profile.leaks
-    # Of a function that holds other things as well, one line may grow.
-    least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
-    first = _growing(leaks.functions, least) or _growing(leaks.sites, least)
+    first = _growing_to_the_end(profile)
     if first is not None:
         if ended_early(profile):
             return _grew(first, profile)
@@ -357,6 +368,19 @@ def end(profile: Profile, trace: str) -> Advice:
     if not leaks.amount.objects:
         return none("Nothing to do: nothing is left.")
     return none("Nothing to do: no large part of what lives at the end was allocated late.")
+
+
+def grower(profile: Profile) -> Holder | None:
+    """Return who holds more and more as the program works, as the advice on what is left at the
+    end, or on the peak, says; None: nobody."""
+    return _growing_to_the_end(profile) or _freed_at_its_end(profile)
+
+
+def _growing_to_the_end(profile: Profile) -> Holder | None:
+    # Of a function that holds other things as well, one line may grow.
+    least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
+    leaks = profile.leaks
+    return _growing(leaks.functions, least) or _growing(leaks.sites, least)
 
 
 def _growing(holders: Iterable[Holder], least: float = 0.0) -> Holder | None:
