@@ -181,6 +181,8 @@ def test_the_recorder_of_a_running_program_is_started_and_stopped(
         assert process.stdout.readline() == "ready\n"
         assert ctl(pid, "status")["recording"] is False
         assert not list(tmp_path.glob("t.hft*"))
+        of_launcher = run_heapfit("ctl", str(process.pid), "record", "status").stderr
+        assert f"does: heapfit ctl {pid} record status" in of_launcher
         first = ctl(pid, "start")
         assert first["recording"] is True
         assert first["file"] == str(tmp_path / "t.hft")

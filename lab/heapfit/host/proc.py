@@ -81,6 +81,13 @@ def threads(pid: int) -> Iterator[int]:
         yield from map(int, os.listdir(PROC / str(pid) / "task"))
 
 
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started; none where the kernel does not list them
+    (CONFIG_PROC_CHILDREN)."""
+    lists = (read_file(pid, f"task/{task}/children") for task in threads(pid))
+    return [int(each) for found in lists for each in found.split()]
+
+
 def _command(words: list[str]) -> tuple[str, ...]:
     """Return the words of a command; a program that writes a title over them leaves empty ones."""
     while len(words) > 1 and not words[-1]:

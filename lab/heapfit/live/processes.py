@@ -13,6 +13,7 @@ from heapfit.host.proc import (
     PROC,
     Gone,
     Process,
+    children,
     environment_of,
     find,
     read_file,
@@ -117,7 +118,12 @@ def why_not_recording(pid: int) -> HeapfitError:
         return process
     who = f"process {pid} ({process.name})"
     start = f"heapfit record --later -- {started_as(process)}"
-    if not any(map(_RECORDER.fullmatch, _libraries(pid))):
+    if not _has_recorder(pid):
+        if recorded := next(filter(_has_recorder, children(pid)), None):
+            return NotListening(
+                f"{who} does not run under the recorder, but process {recorded}, which it has "
+                f"started, does: heapfit ctl {recorded} record status"
+            )
         return NotListening(
             f"{who} does not run under the recorder; record it as it is with heapfit record "
             f"--pid {pid}, or start it with: {start}"
@@ -126,6 +132,10 @@ def why_not_recording(pid: int) -> HeapfitError:
         f"{who} has the recorder and no file to write to, or is a child of the program that was to "
         f"be recorded; start it with: {start.replace('--later', '--later --attach-children')}"
     )
+
+
+def _has_recorder(pid: int) -> bool:
+    return any(map(_RECORDER.fullmatch, _libraries(pid)))
 
 
 def _to_be_asked(pid: int, what_is_left: str) -> Process | HeapfitError:

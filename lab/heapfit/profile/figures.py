@@ -10,7 +10,6 @@ from heapfit.drawing import COLOURS, Figure, drawn, escaped, label, titled
 from heapfit.profile.content import Drawing
 from heapfit.profile.figures_of_time import BLUE, LEGEND_ABOVE, ORANGE
 from heapfit.profile.model import Distribution, LifetimeCell, Profile, SizePart
-from heapfit.profile.tables import numbered
 from heapfit.profile.words import count, percent, size, size_range, span
 from heapfit.text import bytes_text, scale_for
 
@@ -49,10 +48,9 @@ def sizes(profile: Profile) -> Drawing | None:
     if len(programs) == 1:
         _add_bytes(figure, programs[0])
     threads = profile.sizes.threads[:MOST_THREADS] if len(profile.sizes.threads) > 1 else []
-    names = numbered([each.name for each in threads])
-    for number, (each, name) in enumerate(zip(threads, names, strict=True)):
-        at = number + len(programs)
-        _add_distribution(figure, each, _colour(at), _DASHES[1 + number % 3], width=1.2, name=name)
+    for number, each in enumerate(threads):
+        colour, dash = _colour(number + len(programs)), _DASHES[1 + number % 3]
+        _add_distribution(figure, each, colour, dash, width=1.2, name=each.name)
     largest = max(each.largest for each in programs)
     figure.update(
         xaxis=_size_axis(largest),
@@ -248,7 +246,7 @@ def threads(profile: Profile) -> Drawing | None:
     shares: list[list[float | None]] = [[None] * number for _ in range(number)]
     texts = [[""] * number for _ in range(number)]
     hovers = [[""] * number for _ in range(number)]
-    names = [label(each) for each in numbered(sharing.threads)]
+    names = [label(each) for each in sharing.threads]
     for flow in sharing.flow:
         part = flow.amount.objects / sharing.freed.objects
         if not part:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -183,8 +182,7 @@ def bursts(profile: Profile) -> Table | None:
 
 def threads(profile: Profile) -> Table | None:
     """Pairs of threads of which one frees what the other has allocated, most blocks first."""
-    sharing = profile.sharing
-    names = numbered(sharing.threads)
+    sharing, names = profile.sharing, profile.sharing.threads
     columns: _Columns[model.Flow] = {
         "Allocated by → freed by": lambda flow: Cell(
             f"{names[flow.born]} \N{RIGHTWARDS ARROW} {names[flow.died]}"
@@ -196,20 +194,6 @@ def threads(profile: Profile) -> Table | None:
     }
     pairs = [flow for flow in sharing.flow if flow.born != flow.died and flow.amount.objects]
     return _table(pairs[:_MOST_ROWS], columns)
-
-
-def numbered(names: Sequence[str]) -> list[str]:
-    """Return the names, those that several threads have with a number.
-
-    >>> numbered(["main", "worker", "worker"])
-    ['main', 'worker 1', 'worker 2']
-    """
-    seen: Counter[str] = Counter()
-    found: list[str] = []
-    for name in names:
-        seen[name] += 1
-        found.append(f"{name} {seen[name]}" if names.count(name) > 1 else name)
-    return found
 
 
 def realloc(profile: Profile) -> Table | None:

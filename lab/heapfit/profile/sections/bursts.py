@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from heapfit.profile.bins import life_bin, life_bounds
 from heapfit.profile.model import EXAMPLES, Burst, Bursts, Transactions
 from heapfit.profile.sections.recording import STEPS
-from heapfit.profile.sections.sizes import labels, thread_sums
+from heapfit.profile.sections.sizes import thread_names, thread_sums
 from heapfit.profile.tally import UNITS, Example, Key, Tally, share
 from heapfit.profile.trace import OTHERS, Trace
 
@@ -283,7 +283,7 @@ def finish(tally: Tally) -> Transactions:
     """Return the bursts of each thread, as means over them."""
     allocated = thread_sums(tally)
     table = tally.sums["bursts"]
-    names = labels({*allocated, *table})
+    names = thread_names(tally)
     leading = sorted(table, key=lambda key: (-table[key][_BORN], key))
     places = {key: i for i, key in enumerate(leading)}
     everything = sum(row[0] for row in allocated.values())

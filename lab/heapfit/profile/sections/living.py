@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapfit.profile.bins import size_power
 from heapfit.profile.model import Holder, Leaks, Part, Peak, SizePart
 from heapfit.profile.sections import sites
-from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, labels, thread_sums
+from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, thread_names, thread_sums
 from heapfit.profile.tally import ADDENDS, Row, Tally, amount, grouped, share, whole
 from heapfit.profile.trace import Trace
 
@@ -51,7 +51,7 @@ def peak(tally: Tally) -> Peak:
     """Return the composition of the peak."""
     all_rows = tally.total("sizes", WIDTH)
     threads = thread_sums(tally)
-    names = labels(threads)
+    names = thread_names(tally)
     of = all_rows[PEAK + 1]
     return Peak(
         amount=amount(all_rows, PEAK),

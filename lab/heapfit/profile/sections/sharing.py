@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from heapfit.profile.model import Flow, Sharing
-from heapfit.profile.sections.sizes import labels
+from heapfit.profile.sections.sizes import thread_names
 from heapfit.profile.tally import ADDENDS, Key, Tally, amount, grouped, share
 from heapfit.profile.trace import OTHERS, Trace
 
@@ -49,7 +49,7 @@ def _shown(tally: Tally) -> tuple[list[str], dict[Key, int]]:
         weight[born] += row[0]
         weight[died] += row[0]
     leading = sorted(weight, key=lambda key: (-weight[key], key))
-    names = labels({*weight, *tally.sums["threads"]})
+    names = thread_names(tally)
     if len(leading) <= THREADS_SHOWN:
         return [names[key] for key in leading], {key: i for i, key in enumerate(leading)}
     last = THREADS_SHOWN - 1

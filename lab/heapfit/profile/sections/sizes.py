@@ -58,7 +58,7 @@ def finish(tally: Tally) -> Sizes:
     programs = grouped(tally.sums["sizes"], lambda program, size, _: (program, size), WIDTH)
     by_thread = _by_owner(tally.sums["thread_sizes"], 3)
     leading = sorted(by_thread, key=lambda key: (-_objects(by_thread[key].values()), key))
-    names = labels(tally.sums["threads"])
+    names = thread_names(tally)
     return Sizes(
         programs=sorted(
             (_program(key, sizes, tally) for key, sizes in _by_owner(programs, 1).items()),
@@ -81,10 +81,17 @@ def thread_sums(tally: Tally) -> Table:
     return grouped(tally.sums["thread_sizes"], lambda *key: key[:3], WIDTH)
 
 
-def labels(keys: Iterable[Key]) -> dict[Key, str]:
-    """Return what to call threads: their names, and what else tells them apart.
+def thread_names(tally: Tally) -> dict[Key, str]:
+    """Return what to call each thread of the recordings, the same wherever it is named."""
+    pairs = tally.sums["flow"]
+    seen = (*tally.sums["threads"], *tally.sums["bursts"], *(key for pair in pairs for key in pair))
+    return _labels({**dict.fromkeys(thread_sums(tally)), **dict.fromkeys(seen)})
 
-    >>> labels([("/bin/a", "main", 1), ("/bin/a", "io", 1), ("/bin/a", "io", 2)]).values()
+
+def _labels(keys: Iterable[Key]) -> dict[Key, str]:
+    """Return the threads' names, and what else tells them apart.
+
+    >>> _labels([("/bin/a", "main", 1), ("/bin/a", "io", 1), ("/bin/a", "io", 2)]).values()
     dict_values(['main', 'io 1', 'io 2'])
     """
     known = list(keys)
