@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,26 @@ def held(*blocks: Block, switches: int = 0) -> Tables:
     return program(blocks, SiteRow(1, "node_new", file="tree.c", line=5, switches=switches))
 
 
-def lasting(number: int, first_ns: int = 0) -> list[Block]:
-    return [Block(64, first_ns + 1000 * i, site=1) for i in range(number)]
+def lasting(number: int, first_ns: int = 0, size: int = 64) -> list[Block]:
+    return [Block(size, first_ns + 1000 * i, site=1) for i in range(number)]
+
+
+def by_many(sites: int) -> Tables:
+    """A leak by so many functions in turn."""
+    blocks = [replace(each, site=1 + i % sites) for i, each in enumerate(lasting(4000))]
+    return program(blocks, *(SiteRow(1 + i, f"f{i}") for i in range(sites)))
+
+
+def refreshed(number: int) -> Tables:
+    """A table of which each entry is replaced by one of another line."""
+    ends = (1000 * (number + i) for i in range(number))
+    first = [replace(each, died_ns=end) for each, end in zip(lasting(number), ends, strict=True)]
+    later = [replace(each, site=2) for each in lasting(number, 1000 * number)]
+    return program([*first, *later], SiteRow(1, "load"), SiteRow(2, "refresh"))
+
+
+def late_leak(number: int) -> list[Block]:
+    return lasting(number, 9_001_000)
 
 
 def surge(number: int, size: int) -> Tables:
@@ -155,6 +174,15 @@ RULES = [
     ("end", None, "", held(*lasting(2000), *many(4000, 64, 1))),
     ("end", None, "", held(*full_cache(4000, 2000))),
     ("end", None, "", held(*lasting(200))),
+    (
+        "end",
+        True,
+        "still holds 4 MiB at the end",
+        held(*[replace(e, size=MIB // 10) for e in lasting(40)]),
+    ),
+    ("end", True, "from many call sites; those with most are f0, f1 and f10.", by_many(16)),
+    ("end", None, "all that was live together did not grow", refreshed(4000)),
+    ("end", None, "or a leak that has just begun", held(*full_cache(9000, 1), *late_leak(900))),
 ]
 
 
@@ -269,6 +297,7 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
     [
         (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB during the recording", True),
         (2000, True, 100 * KIB, "this is a leak or a cache without a limit", True),
+        (2000, True, 80 * KIB, "most steadily by node_new (tree.c:5) (125 KiB)", True),
         (2000, True, 50 * KIB, "but resident memory grew by no more than 50 KiB", False),
         (200, True, 100 * KIB, "too little to tell", False),
     ],

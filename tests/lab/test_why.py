@@ -103,12 +103,13 @@ def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> N
     subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
     script = f"cd {tmp_path}; exec ./arenas"
     with running("sh", "-c", script, MALLOC_ARENA_MAX="2") as started:
-        [arenas, *others] = findings(read(started.pid))
-    assert "limited to 2" in arenas.sentence
-    assert arenas.commands == [f"heapfit run -- {tmp_path}/arenas"]
-    lines = [each for other in others for each in other.commands]
+        reading = read(started.pid)
+        found = {each.cause: each for each in findings(reading)}  # some have the main arena
+    assert "limited to 2" in found["arenas"].sentence
+    assert found["arenas"].commands == [f"heapfit run -- {tmp_path}/arenas"]
     recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
-    assert not lines or recorded in lines
+    assert recorded in found["free"].commands
+    assert reading.glibc.main.whole
 
 
 def test_a_full_container_comes_before_what_is_in_it(program: Path) -> None:
@@ -174,7 +175,7 @@ def never(_: int) -> bool:
             "shared",
         ),
         (
-            Place("glibc", None, [], threads=1),
+            Place("glibc", None, []),
             [GUARD, b"10001000-20000000 rw-p 0 00:00 0"],
             "mapped",
         ),
@@ -318,6 +319,14 @@ def test_what_grows_between_two_looks_comes_first(program: Path) -> None:
     [first, *_] = grown(before, after)
     assert (first.key, first.title) == ("malloc", "malloc's main heap")
     assert before.run == after.run
+
+
+def test_free_memory_that_becomes_noticeable_has_not_grown(program: Path) -> None:
+    with running(program, "malloc") as started:
+        before = read(started.pid)
+    tenth = before.resident // 10
+    less, more = (replace(before, glibc=Glibc(Heap(tenth + by, True))) for by in (-4096, 4096))
+    assert {each.key: each.gained for each in grown(less, more)}["free"] == 8192
 
 
 def test_a_process_that_executes_the_same_program_again_is_another_run() -> None:

@@ -255,8 +255,7 @@ _EXPECTED = ("", "stop", "the time is over", "exec")
 
 def _record_running(pid: int, output: Path | None, options: RecordOptions, as_json: bool) -> None:
     with told_to_stop() as is_told:
-        name = present(pid).name.replace("/", "-")
-        attached = attach(pid, output or Path(f"{name}.%p{SUFFIX}"), options)
+        attached = attach(pid, output or _named_after(present(pid).name), options)
         _say_attached(attached, options)
         follow(attached, is_told, options.seconds, lambda line: warn(f"note: {line}"))
     if not attached.file.exists():
@@ -267,6 +266,11 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
     _warn_of_gaps([written], options, pid)
     if written.events:
         _warn_of_hidden(written.path)
+    if written.ended == "exec":
+        warn(
+            f"note: process {pid} became another program, which this recording does not have; to "
+            f"record that, run this again: heapfit record --pid {pid}"
+        )
     if written.ended not in _EXPECTED and ended_early({"reason": written.ended}):
         raise HeapfitError(f"the recording ended early: {written.ended}")
 
@@ -320,7 +324,12 @@ def end_as(status: int) -> NoReturn:
 
 
 def _default(command: list[str]) -> Path:
-    return Path(f"{Path(command[0]).name}.%p{SUFFIX}")
+    return _named_after(Path(command[0]).name)
+
+
+def _named_after(program: str) -> Path:
+    """Return the file that a recording of this program goes to; % stands for more than itself."""
+    return Path(f"{program.replace('/', '-').replace('%', '_')}.%p{SUFFIX}")
 
 
 def _seconds(text: str | None) -> int:
@@ -346,7 +355,8 @@ def _tell(written: list[Written], as_json: bool, **more: Any) -> None:
 
 def _line(written: list[Written]) -> str:
     """Return what was written, and the command that goes on from there."""
-    paths = [shlex.quote(os.path.relpath(each.path)) for each in written]
+    names = [os.path.relpath(each.path) for each in written]
+    paths = [shlex.quote(f"./{each}" if each.startswith("-") else each) for each in names]
     size, count = sum(each.size for each in written), sum(each.events for each in written)
     total = Written(written[0].path, size, count, all(each.whole for each in written))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} …)"

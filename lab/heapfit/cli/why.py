@@ -69,7 +69,7 @@ def why(
         wait_s = time_span(watch, "--watch")
         say(f"looking again in {wait_s:g} s")
         time.sleep(wait_s)
-        before, reading = reading, read(number)
+        before, reading = reading, _again(reading, number, every, as_json)
         if before.run != reading.run:
             raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
@@ -78,6 +78,23 @@ def why(
         print_json(_described(reading, found, growth))
     else:
         _show(reading, found, growth, every)
+
+
+def _again(before: Reading, number: int, every: bool, as_json: bool) -> Reading:
+    """Look again; where the process has ended meanwhile, show the first look."""
+    from heapfit.host.proc import Gone
+    from heapfit.why import findings, read
+
+    try:
+        return read(number)
+    except Gone:
+        if as_json:
+            print_json(_described(before, findings(before), None))
+        else:
+            _show(before, findings(before), None, every)
+        raise HeapfitError(
+            f"process {number} ended before the second look; this was the first"
+        ) from None
 
 
 def _list(found: list[tuple[Process, int]], as_json: bool) -> None:

@@ -25,6 +25,15 @@ _LOOKED_AT, _PAGES_READ = 4096, 64
 _PRESENT = 1 << 63
 
 
+def is_readable(folder: Path) -> bool:
+    """Whether we may read the memory of a process, as a user who may trace it can."""
+    try:
+        with _opened(folder / "mem"):
+            return True
+    except OSError:
+        return False
+
+
 @contextmanager
 def _opened(file: Path) -> Iterator[int]:
     descriptor = os.open(file, os.O_RDONLY)
@@ -37,12 +46,12 @@ def _opened(file: Path) -> Iterator[int]:
 def untouched(folder: Path, mappings: Sequence[Mapping]) -> float | None:
     """Return how much of the huge pages holds nothing but zeros: what came with them and was never
     written, or was cleared. Looked at are some of them, at equal distances."""
-    places = [
-        start
+    ranges = [
+        range(-(-each.start // _HUGE) * _HUGE, each.end - _HUGE + 1, _HUGE)
         for each in mappings
         if each.huge and each.huge >= each.resident * 3 // 4
-        for start in range(-(-each.start // _HUGE) * _HUGE, each.end - _HUGE + 1, _HUGE)
     ]
+    places = [place for each in ranges for place in _spread(each, _LOOKED_AT)]
     zeros, pages, blank = 0, 0, bytes(_PAGE)
     try:
         with _opened(folder / "pagemap") as pagemap, _opened(folder / "mem") as memory:
@@ -61,7 +70,7 @@ def untouched(folder: Path, mappings: Sequence[Mapping]) -> float | None:
     return zeros / pages if pages else None
 
 
-def _spread(places: list[int], most: int) -> list[int]:
+def _spread(places: Sequence[int], most: int) -> list[int]:
     """Return so many of them at most, at equal distances."""
     number = min(len(places), most)
     return [places[at * len(places) // number] for at in range(number)]
@@ -181,7 +190,8 @@ class _FreeLists:
                 least, most = heap[-1].end, heap[-1].end + _GROWN
                 if ring == head and behind != head + 16 and heap[0].start <= chunk < most:
                     end = chunk + self._chunk(chunk)[0]
-                    return (arena, end) if least <= end < most else None
+                    if least <= end < most:  # else a free chunk's address, in another ring
+                        return arena, end
         return None
 
     def read(self, arenas: Collection[int], spans: Sequence[tuple[int, int]]) -> Heap:

@@ -257,6 +257,7 @@ class Holder(Record):
     amount: Amount
     share: float  # of all bytes that are live then
     late_share: float  # of its bytes, those of the second half of all allocations
+    recent_share: float  # likewise, of the last quarter
     young_share: float  # likewise, of the last tenth
     gained_share: float  # by which it holds more than after three quarters of all allocations
     freed_share: float = 1.0  # of all its blocks, those that are not live then
@@ -403,6 +404,7 @@ class Leaks(Record):
     sizes: list[SizePart]
     sites: list[Holder]
     functions: list[Holder]  # the sites of each function in one
+    every: Holder | None  # all sites in one; None without call sites
     born: list[Amount]  # by the tenth of all allocations that it is of
 
 

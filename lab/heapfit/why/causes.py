@@ -6,6 +6,7 @@ A cause is certain where the kernel names it, likely where the place of a mappin
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +64,6 @@ class Place:
     runtime: str | None
     stacks: Collection[int]  # stack pointers of its threads, as far as they may be read
     told: bool = False  # the allocator says what its heap has: that is no matter of mappings
-    threads: int = 2
     tmpfs: Collection[str] = ()  # devices of file systems in memory
     variables: Callable[[str], int] = lambda _: 1 << 62  # of a file, behind its data: bytes
     is_arena: Callable[[int], bool] = lambda _: True  # whether glibc has a heap of an arena there
@@ -143,10 +143,11 @@ def _anonymous(
         return "jit", True
     if place.runtime == "go" and mapping.start % _GO_GROWS == mapping.end % _GO_GROWS == 0:
         return "go", True  # Stacks of goroutines are in it.
-    if any(mapping.start <= each < mapping.end for each in stacks):
+    above = bisect_left(stacks, mapping.start)
+    if above < len(stacks) and stacks[above] < mapping.end:
         return "stacks", True
     # heapfit has guards of its own.
-    if place.allocator != "heapfit" and _is_stack(before, mapping, place.threads):
+    if place.allocator != "heapfit" and _is_stack(before, mapping):
         return "stacks", True
     of_libc = place.allocator in OF_LIBC or place.told
     # Pages of Ruby's objects come from malloc, or lie beside what does.
@@ -160,7 +161,7 @@ _LEAST_STACK = 64 << 10
 _USUAL_STACK = 8 << 20  # glibc keeps those of threads that have ended
 
 
-def _is_stack(before: Mapping | None, mapping: Mapping, threads: int) -> bool:
+def _is_stack(before: Mapping | None, mapping: Mapping) -> bool:
     """Whether a mapping has a guard below it, as the C library gives stacks of threads."""
     return (
         before is not None
@@ -169,7 +170,7 @@ def _is_stack(before: Mapping | None, mapping: Mapping, threads: int) -> bool:
         and before.size in _GUARDS
         and mapping.permissions.startswith("rw")
         and mapping.size >= _LEAST_STACK
-        and (threads > 1 or mapping.size <= _USUAL_STACK)
+        and mapping.size <= _USUAL_STACK
     )
 
 

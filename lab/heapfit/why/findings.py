@@ -40,18 +40,20 @@ class Finding:
     of_all: bool = False  # of the whole process: no part of what is resident
 
 
-def findings(reading: Reading) -> list[Finding]:
+def findings(reading: Reading, noticed: float = _NOTICED) -> list[Finding]:
     """Return a finding for each cause, the largest first. Limits that are near come before them,
-    what is true of the whole process after them.
+    what is true of the whole process after them. What cuts across causes is told where it is so
+    large a part of all as `noticed`.
 
     Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
     and what is given back lazily count for themselves.
     """
     # Of its own heap, the ledger tells what of a huge page was never used.
     part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
-    part = part if part >= _OVERSHOOT and _is_noticed(reading.huge, reading) else 0.0
-    lazily = _is_noticed(reading.lazily_freed, reading)
-    free = reading.glibc.main.free if _is_noticed(reading.glibc.main.free, reading) else 0
+    is_overshoot = part >= _OVERSHOOT and _is_noticed(reading.huge, reading, noticed)
+    part = part if is_overshoot or not noticed else 0.0
+    lazily = _is_noticed(reading.lazily_freed, reading, noticed)
+    free = reading.glibc.main.free * _is_noticed(reading.glibc.main.free, reading, noticed)
     heap = reading.ledger.heap_resident if reading.ledger else 0
     counted_for, found = Counter[str](), []
     for cause in reading.causes:
@@ -90,7 +92,7 @@ class Growth:
 
 def grown(before: Reading, after: Reading) -> list[Growth]:
     """Return what each cause has gained, what gained most first."""
-    old, new = ({e.cause: e for e in findings(each) if not e.of_all} for each in (before, after))
+    old, new = ({e.cause: e for e in findings(each, 0) if not e.of_all} for each in (before, after))
     none = Finding("", "", 0, "")
     found = [
         Growth(key, each.title, old.get(key, none).size, new.get(key, none).size)
@@ -161,7 +163,12 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in _RECORDINGS]
+        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN)]
+    elif reading.from_start_only:
+        from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
+        texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
+    elif not reading.traceable:
+        texts = [f"sudo {each}" if each == _RECORD[0] else each for each in texts]
     pid, command = reading.process.pid, started_as(reading.process) if texts else ""
     growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
     set_for_glibc = "".join(
@@ -209,6 +216,8 @@ def _main_heap(cause: Cause, reading: Reading) -> Said:
             "How much of it is in use is not known, since free blocks in the caches of threads, "
             "which GLIBC_TUNABLES sets, look like those in use."
         )
+    elif not reading.traceable:
+        known = "How much of it is in use is not known, since this user may not read its memory."
     elif not reading.glibc.main.whole:
         known = (
             "How much of it is in use is not known, since not all of glibc's lists of free blocks "
@@ -294,6 +303,15 @@ def _php(cause: Cause, reading: Reading) -> Said:
     )
 
 
+def _node(cause: Cause, reading: Reading) -> Said:
+    inspect = "kill -USR1 {pid}  # opens Node's inspector; then chrome://inspect"
+    return (
+        "JavaScript's objects; it may include large blocks, such as those of Buffers. "
+        "--max-old-space-size bounds V8's heap, and a heap snapshot says what is in it.",
+        [inspect] if reading.handles_usr1 else [],
+    )
+
+
 def _go(cause: Cause, reading: Reading) -> Said:
     limit = reading.settings.get("GOMEMLIMIT")
     by = f"GOMEMLIMIT is {limit}" if limit else "GOMEMLIMIT is not set"
@@ -341,9 +359,7 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     ),
     "node": (
         "V8's heap",
-        "JavaScript's objects; it may include large blocks, such as those of Buffers. "
-        "--max-old-space-size bounds V8's heap, and a heap snapshot says what is in it.",
-        "kill -USR1 {pid}  # opens the inspector; then chrome://inspect",
+        _node,
     ),
     "jit": ("generated code", "Machine code that the program has generated (JIT)."),
     "python": ("Python's arenas", _python),
@@ -416,8 +432,8 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         )
 
 
-def _is_noticed(size: int, reading: Reading) -> bool:
-    return size >= _NOTICED * max(reading.resident, 1)
+def _is_noticed(size: int, reading: Reading, noticed: float = _NOTICED) -> bool:
+    return size >= noticed * max(reading.resident, 1)
 
 
 def _of_all(reading: Reading) -> Iterator[Finding]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from heapfit import paths
 from heapfit.errors import HeapfitError
 from heapfit.host import cgroups, contents
 from heapfit.host.allocator import Allocator, allocator_of
@@ -33,10 +35,12 @@ from heapfit.host.proc import (
     undeleted,
 )
 from heapfit.live import Client, Ledger, LiveProfile, NotListening
+from heapfit.record import VARIANT
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
-_VERY_MANY = 100_000  # mappings: some two seconds
+_VERY_MANY = 20_000  # mappings: half a second and more
+_FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ class Reading:
     exe: str
     allocator: Allocator | None
     runtime: str | None
-    recordable: bool  # while it runs: it has glibc as a library
+    recordable: bool  # it has glibc as a library
+    from_start_only: bool  # by a filter of system calls, or because it sees other files
+    traceable: bool  # by us: its memory may be read
+    handles_usr1: bool  # which ends a program that does not
     threads: int
     cores: int
     resident: int
@@ -101,7 +108,6 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         runtime=None if settings.items() & OBJECTS_FROM_MALLOC.items() else runtime,
         stacks=_stack_pointers(pid),
         told=ledger is not None,
-        threads=int(status.get("Threads", "1")),
         tmpfs=_tmpfs(alive),
         variables=partial(_variables, folder),
         is_arena=partial(contents.is_arena, folder),
@@ -115,7 +121,10 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         allocator=allocator,
         runtime=runtime,
         recordable=any(Path(each).name == "libc.so.6" for each in files),
-        threads=place.threads - sum(_is_heapfits(alive, each) for each in threads(alive)),
+        from_start_only=status.get("Seccomp") == _FILTER or not _sees_recorder(folder),
+        traceable=contents.is_readable(folder),
+        handles_usr1=bool(int(status.get("SigCgt", "0"), 16) >> signal.SIGUSR1 - 1 & 1),
+        threads=sum(not _is_heapfits(alive, each) for each in threads(alive)),
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -268,6 +277,19 @@ def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgr
             if line.startswith(name) and soft.isdecimal():
                 file, own = f"/proc/{pid}/limits", name.removeprefix("Max ")
                 yield cgroups.Memory(int(soft), _kib(status, field), 0, file, own)
+
+
+def _sees_recorder(folder: Path) -> bool:
+    """Whether the process finds the recorder's library where we do; also where that is unknown."""
+    library = paths.libraries().get(VARIANT)
+    if library is None:
+        return True
+    try:
+        return os.path.samefile(folder / "root" / library.relative_to("/"), library)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _is_heapfits(pid: int, thread: int) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
 
 from heapfit.host.interpreters import hiding
 from heapfit.profile.advice import (
@@ -23,12 +26,14 @@ from heapfit.profile.advice import (
 from heapfit.profile.model import (
     LARGE_BYTES,
     UNKNOWN,
+    Course,
     Holder,
     Profile,
     Recording,
     Rounding,
 )
 from heapfit.profile.words import percent, size
+from heapfit.text import join_words
 
 # --------------------------------------------------------------------- memory
 
@@ -181,9 +186,9 @@ def peak(profile: Profile, trace: str) -> Advice:
 
 
 def _by_many(profile: Profile) -> Advice:
-    growing = grower(profile)
-    if growing is not None:
-        return none(f"No single function dominates, but {growing.name} holds more and more.")
+    growing = _growers_at_the_end(profile)
+    if growing or _grow_together(growing, profile):
+        return none("No single function dominates; what grows is named at the top.")
     return none(
         "Nothing to do: no single function dominates. What the allocator adds is in "
         '"Rounding by allocators".'
@@ -225,7 +230,8 @@ def _freed_at_its_end(profile: Profile) -> Holder | None:
     largest = max(profile.recordings, key=lambda each: each.peak.bytes)
     if ended_early(profile) or not _is_freed_at_its_end(largest):
         return None
-    return _growing([each for each in profile.peak.functions if each.late_share <= _STEADY])
+    steady = [each for each in profile.peak.functions if each.late_share <= _STEADY]
+    return next(iter(_growers(steady)), None)
 
 
 def _is_freed_at_its_end(recording: Recording) -> bool:
@@ -331,35 +337,36 @@ _GROWS, _GAINED, _IN_USE = 0.4, 0.15, 0.5
 _TURNS_OVER = 0.6  # of all that lives, where there are no sites
 # But what is hardly ever freed was not just in use: that leak began late.
 _HARDLY_FREED = 0.05
+# Of all that is live, and of the peak; a MiB is worth a look at half of the former.
 _LEAK_SHARE, _LEAK_OF_PEAK = 0.1, 0.01
-_LEAK_OBJECTS = 100
+# Few objects grow by chance, but a MiB of them must be no more than a few.
+_LEAK_OBJECTS, _LARGE_OBJECTS = 100, 10
+_OF_MANY = 0.25  # of all that is live: nobody has more, and all of it grows
 _LEAK_BYTES = 64 * KIB
-# Of what a site has gained, the part by which resident memory must have grown in the meantime:
-# less, and what was freed of older blocks, which the recording does not know, has taken it up.
-_STAYED = 0.5
+# In a sample: a gain that is smaller than so many standard errors may be chance.
+_ERRORS = 2.0
+# What somebody has gained while all that is live did not grow by this part of it took the place of
+# others' blocks, which another line allocated.
+_THREE_QUARTERS, _OF_ALL_LIVE = 0.75, 0.5
+# What a recording that began late has of live blocks may have taken the place of older ones, whose
+# frees it does not know. It has not where resident memory grew by this part of it; and one of
+# several may have grown where resident memory grew by this part of the smallest.
+_ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
+_NAMED = 3
 
 
 def end(profile: Profile, trace: str) -> Advice:
     leaks = profile.leaks
-    first = _growing_to_the_end(profile)
-    if first is not None:
-        if ended_early(profile):
-            return _grew(first, profile)
-        return mend(
-            f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
-            f"{percent(first.late_share)} of it came in the later half of all allocations. "
-            "If it is a leak, fix it in the program; no allocator stops its growth."
-        )
-    if not leaks.sites and _grows(profile):
-        return mend(
-            "What lives at the end was allocated evenly all along, as in a leak, which no "
-            "allocator mends: `heapfit record` tells where, unless given `--sites 0`."
-        )
+    growing = _growers_at_the_end(profile)
+    if _grow_together(growing, profile):
+        return mend(_even_growth(profile))
+    if growing:
+        return _grew(growing, profile)
     young = [
         each for each in leaks.functions if each.share >= _LEAK_SHARE and each.late_share >= _GROWS
     ]
     if young:
-        return none(_no_leak(max(young, key=lambda each: each.amount.bytes)))
+        return none(_no_leak(max(young, key=lambda each: each.amount.bytes), profile))
     if ended_early(profile):
         return none(
             "No sign of a leak: no call site with a large part of it kept allocating what was not "
@@ -367,71 +374,177 @@ def end(profile: Profile, trace: str) -> Advice:
         )
     if not leaks.amount.objects:
         return none("Nothing to do: nothing is left.")
-    return none("Nothing to do: no large part of what lives at the end was allocated late.")
+    return none("Nothing to do: what lives at the end has not kept growing.")
 
 
 def grower(profile: Profile) -> Holder | None:
-    """Return who holds more and more as the program works, as the advice on what is left at the
-    end, or on the peak, says; None: nobody."""
-    return _growing_to_the_end(profile) or _freed_at_its_end(profile)
+    """Return who is shown to hold more and more as the program works, by the advice on what is left
+    at the end, or on the peak; None: nobody."""
+    growing = _growers_at_the_end(profile)
+    if _grow_together(growing, profile) or (growing and not _all_stayed(profile)):
+        return None
+    return growing[0] if growing else _freed_at_its_end(profile)
 
 
-def _growing_to_the_end(profile: Profile) -> Holder | None:
+def _growers_at_the_end(profile: Profile) -> list[Holder]:
     # Of a function that holds other things as well, one line may grow.
     least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
     leaks = profile.leaks
-    return _growing(leaks.functions, least) or _growing(leaks.sites, least)
+    growing = _growers(leaks.functions, least) or _growers(leaks.sites, least)
+    risen = _risen(profile)
+    return [each for each in growing if _gained(each) * _OF_ALL_LIVE <= risen]
 
 
-def _growing(holders: Iterable[Holder], least: float = 0.0) -> Holder | None:
-    """The one of the holders that has gained most as the program worked, if one has `least` bytes
-    and has."""
-    growing = [
-        each
-        for each in holders
-        if each.name != UNKNOWN
-        and each.share >= _LEAK_SHARE
-        and each.late_share >= _GROWS
-        and each.gained_share >= _GAINED
-        and (each.young_share <= _IN_USE or each.freed_share <= _HARDLY_FREED)
-        and each.amount.objects >= _LEAK_OBJECTS
-        and each.amount.bytes >= max(_LEAK_BYTES, least)
-    ]
-    return max(growing, key=lambda each: each.amount.bytes, default=None)
+def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
+    """Return the holders that have gained as the program worked and have `least` bytes, those with
+    most first."""
+    growing = [each for each in holders if each.name != UNKNOWN and _is_growing(each, least)]
+    return sorted(growing, key=lambda each: -each.amount.bytes)
 
 
-def _grew(site: Holder, profile: Profile) -> Advice:
-    """What a site is that went on allocating until a recording ended before its program did."""
-    held = (
-        f"{site.name} allocated {size(site.amount.bytes)} during the recording that was still live "
-        f"at its end, {percent(site.late_share)} of it in the later half of all allocations"
+def _is_growing(holder: Holder, least: float) -> bool:
+    held = holder.amount
+    is_large = held.bytes >= MIB
+    # What was there at three quarters of the work and still is cancels out in the difference.
+    changed = max(2 * holder.recent_share - holder.gained_share, holder.gained_share)
+    error = held.bytes_error * math.sqrt(changed)
+    return (
+        holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
+        and holder.late_share >= _GROWS
+        and holder.gained_share >= _GAINED
+        and _gained(holder) >= _ERRORS * error
+        and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
+        and held.objects >= (_LARGE_OBJECTS if is_large else _LEAK_OBJECTS)
+        and held.bytes >= max(_LEAK_BYTES, least)
     )
+
+
+def _gained(holder: Holder) -> float:
+    return holder.gained_share * holder.amount.bytes
+
+
+def _risen(profile: Profile) -> int:
+    """Return by how many bytes all that is live rose in the last quarter of the work."""
+    return sum(_rise(each.course) for each in profile.recordings)
+
+
+def _rise(course: Course) -> int:
+    worked = list(accumulate(course.allocations))
+    if not worked:
+        return 0
+    # From before the step in which the quarter begins, which may be most of the work.
+    first = bisect_left(worked, _THREE_QUARTERS * worked[-1])
+    live = [0, *course.live_bytes][first:]
+    return max(now - lowest for now, lowest in zip(live, accumulate(live, min), strict=True))
+
+
+def _resident_growth(profile: Profile) -> int | None:
+    """Return by how much resident memory grew in recordings that began late, without the largest
+    step, since a leak grows in many; None: not known."""
     seen = [_resident(each) for each in profile.recordings]
-    gained = sum(each[-1] - each[0] for each in seen if each)
-    if began_late(profile) and any(seen) and gained < _STAYED * site.amount.bytes:
-        return none(
-            f"{held}, but resident memory grew by no more than {size(max(gained, 0))}: blocks that "
-            "were allocated before the recording may have been freed in return. Record for longer "
-            "to see whether these are freed, too."
+    if not began_late(profile) or not any(seen):
+        return None
+    steps = ([after - before for before, after in pairwise(each)] for each in seen)
+    return max(sum(sum(e) - (max(e) if len(e) >= _MANY_STEPS else 0) for e in steps), 0)
+
+
+def _all_stayed(profile: Profile) -> bool:
+    """Whether what lives at the end has not taken the place of blocks from before the recording."""
+    grown = _resident_growth(profile)
+    return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
+
+
+def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
+    """What those are that hold more and more."""
+    first = growing[0]
+    if not ended_early(profile):
+        return mend(
+            f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
+            f"{percent(first.late_share)} of it came in the later half of all allocations. "
+            "If it is a leak, fix it in the program; no allocator stops its growth."
         )
+    held = (
+        f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
+        f"live at its end, {percent(first.late_share)} of it in the later half of all allocations"
+    )
+    if _all_stayed(profile):
+        return mend(
+            f"{held}. If the program does not free it later, this is a leak or a cache without a "
+            "limit: fix it in the program; no allocator stops its growth."
+        )
+    grown = _resident_growth(profile) or 0
+    if grown < _ONE_STAYED * growing[-1].amount.bytes:
+        return none(
+            f"{held}, but resident memory grew by no more than {size(grown)}: blocks that were "
+            "allocated before the recording may have been freed in return. Record for longer to "
+            "see whether these are freed, too."
+        )
+    named = [f"{e.name} ({size(e.amount.bytes)})" for e in growing[:_NAMED]]
+    what = "this may be" if len(growing) == 1 else "one of these may be"
     return mend(
-        f"{held}. If the program does not free it later, this is a leak or a cache without a "
-        "limit: fix it in the program; no allocator stops its growth."
+        f"Resident memory grew by {size(grown)}, and what was allocated during the recording and "
+        f"still live at its end is {size(profile.leaks.amount.bytes)}, most steadily by "
+        f"{join_words(named)}. Some of it has taken the place of older blocks, which the recording "
+        f"does not know: {what} a leak. Record for longer, or from the start, to tell."
     )
 
 
-def _no_leak(site: Holder) -> str:
+def _grow_together(growing: Sequence[Holder], profile: Profile) -> bool:
+    """Whether all that lives at the end grew steadily, though nobody holds much of it."""
+    every = profile.leaks.every
+    if growing and growing[0].share >= _OF_MANY:
+        return False
+    if began_late(profile):
+        return False  # It may have taken the place of older blocks.
+    if every is None:
+        return _born_evenly(profile)
+    least = _LEAK_OF_PEAK * profile.peak.amount.bytes
+    return (
+        every.late_share <= _STEADY
+        and _is_growing(every, least)
+        and _gained(every) * _OF_ALL_LIVE <= _risen(profile)
+    )
+
+
+def _even_growth(profile: Profile) -> str:
+    leaks = profile.leaks
+    if leaks.every is None:
+        return (
+            "What lives at the end was allocated evenly all along, as in a leak, which no "
+            "allocator mends: `heapfit record` tells where, unless given `--sites 0`."
+        )
+    named = [e.name for e in leaks.functions if e.name != UNKNOWN][:_NAMED]
+    return (
+        f"{size(leaks.amount.bytes)} lives at the end, and {percent(leaks.every.late_share)} of it "
+        "came in the later half of all allocations, from many call sites; those with most are "
+        f"{join_words(named)}. If it is a leak, fix it in the program; no allocator stops its "
+        "growth."
+    )
+
+
+def _no_leak(site: Holder, profile: Profile) -> str:
     """Why a site whose blocks are of the later half does not look like a leak."""
     late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
+    if _gained(site) * _OF_ALL_LIVE > _risen(profile):
+        return (
+            f"No sign of a leak: {late} of all allocations, but all that was live together did not "
+            "grow meanwhile, as where blocks take the place of others."
+        )
+    if site.young_share > _IN_USE:
+        return (
+            f"Not known: {percent(site.young_share)} of what {site.name} holds came in the last "
+            "tenth of all allocations. It is in use, or a leak that has just begun; a longer "
+            "recording tells."
+        )
     if site.freed_share > _HARDLY_FREED:
         return (
             f"No sign of a leak: {late} of all allocations, and {percent(site.freed_share)} of its "
             "blocks were freed, as where blocks come and go."
         )
-    return f"No sign of a leak: {late} of all allocations, but it is too little to tell."
+    return f"Not known: {late} of all allocations, but it is too little to tell a leak by."
 
 
-def _grows(profile: Profile) -> bool:
+def _born_evenly(profile: Profile) -> bool:
     """Whether as much of it was born late as early; the last tenth may just be in use."""
     born = [each.bytes for each in profile.leaks.born][:-1]
     total = sum(born)

@@ -10,7 +10,7 @@ from heapfit.profile.bins import size_power
 from heapfit.profile.model import Holder, Leaks, Part, Peak, SizePart
 from heapfit.profile.sections import sites
 from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, thread_names, thread_sums
-from heapfit.profile.tally import ADDENDS, Row, Tally, amount, grouped, share, whole
+from heapfit.profile.tally import ADDENDS, Row, Tally, add_up, amount, grouped, share, whole
 from heapfit.profile.trace import Trace
 
 TENTHS = 10
@@ -86,6 +86,7 @@ def end(tally: Tally) -> Leaks:
             for key, row in living[:SITES_TOLD]
         ],
         functions=_functions(tally, sites.END, sites.OF_END),
+        every=_every(tally),
         born=[amount(row) for row in _tenths(tally, "born_of_living")],
     )
 
@@ -97,6 +98,11 @@ def _functions(tally: Tally, at: int, born: int) -> list[Holder]:
     return [_holder(name, row, of, at, born) for name, row in found]
 
 
+def _every(tally: Tally) -> Holder | None:
+    row = add_up((row for _, row in sites.rows(tally)), sites.WIDTH)
+    return _holder("", row, row[sites.END + 1], sites.END, sites.OF_END) if row[0] else None
+
+
 def _holder(name: str, row: Row, of: int, at: int, born: int) -> Holder:
     live = row[at + 1]
     return Holder(
@@ -104,6 +110,7 @@ def _holder(name: str, row: Row, of: int, at: int, born: int) -> Holder:
         amount=amount(row, at),
         share=share(live, of) or 0.0,
         late_share=share(row[born + sites.LATE], live) or 0.0,
+        recent_share=share(row[born + sites.RECENT], live) or 0.0,
         young_share=share(row[born + sites.YOUNG], live) or 0.0,
         gained_share=max(share(live - row[sites.BEFORE], live) or 0.0, 0.0),
         freed_share=share(row[0] - row[at], row[0]) or 0.0,

@@ -27,12 +27,12 @@ TOLD = 50
 # Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, ...
 ALL, END, PEAK, SMALL, FREED, REMOTE = 0, 4, 8, 12, 13, 14
 # ... then bytes: live after three quarters of all allocations; of those live at the end, and at the
-# peak, what is of the later half of all allocations and of the last tenth of them; ...
-BEFORE, OF_END, OF_PEAK = 15, 16, 18
-LATE, YOUNG = 0, 1  # within each of the latter two
+# peak, what is of the later half of all allocations, of the last quarter and the last tenth; ...
+BEFORE, OF_END, OF_PEAK = 15, 16, 19
+LATE, RECENT, YOUNG = 0, 1, 2  # within each of the latter two
 # ... then the reader's own counts of allocations and of those that came after another site's.
-COUNTED, SWITCHES = 20, 21
-WIDTH = 22
+COUNTED, SWITCHES = 22, 23
+WIDTH = 24
 
 # A call as it is told, where its line is known.
 _CALL = re.compile(r"(?P<function>.+) \((?P<file>[^:()]+):(?P<line>\d+)(, .*)?\)")
@@ -77,7 +77,7 @@ def keys(trace: Trace) -> dict[int, Key]:
 
 
 def _sums(trace: Trace) -> list[tuple[int, ...]]:
-    late, young = f"{trace.allocated_part(2)} = 1", f"{trace.allocated_part(10)} = 9"
+    parts = [f"{trace.allocated_part(of)} = {of - 1}" for of in (2, 4, 10)]
     columns = (
         trace.amount(),
         trace.amount("died_ns IS NULL"),
@@ -89,7 +89,7 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         *(
             trace.total("size", f"{live} AND {part}")
             for live in ("died_ns IS NULL", trace.at_peak())
-            for part in (late, young)
+            for part in parts
         ),
     )
     return trace.query(
