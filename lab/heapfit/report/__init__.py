@@ -57,11 +57,10 @@ def write_all(folder: Path) -> Path:
 
 def write_reading(reading: Reading, folder: Path) -> Path:
     """Make every report of a study that is read already."""
-    summary, findings = reading.summary, reading.findings
-    json_report.write(summary, folder / JSON_FILE, findings)
-    markdown_report.write(summary, folder / MARKDOWN_FILE, findings)
+    write_text(folder / JSON_FILE, json_report.text(reading))
+    write_text(folder / MARKDOWN_FILE, markdown_report.text(reading))
     page = folder / PAGE_FILE
-    html_report.write(summary, reading.readings, page, findings)
+    write_text(page, html_report.page(reading))
     return page
 
 
@@ -89,9 +88,8 @@ def write_series(reading: SeriesReading, folder: Path) -> Path:
     """
     for name, part in reading.parts.items():
         write_reading(part, folder / name)
-    summary, findings = reading.summary, reading.findings
-    write_text(folder / JSON_FILE, series_files.json_text(summary, findings))
-    write_text(folder / MARKDOWN_FILE, series_files.markdown_text(summary, findings))
+    write_text(folder / JSON_FILE, series_files.json_text(reading))
+    write_text(folder / MARKDOWN_FILE, series_files.markdown_text(reading))
     page = folder / PAGE_FILE
-    write_text(page, series_page.page(summary, findings))
+    write_text(page, series_page.page(reading))
     return page

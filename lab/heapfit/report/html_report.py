@@ -11,16 +11,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
 from heapfit.advice.values import values_of
-from heapfit.files import write_text
 from heapfit.findings import Analysis
-from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
+from heapfit.records import Metric, PublishedTable, Setting, Study, Verdict
 from heapfit.report import drift as drifts
 from heapfit.report import figures, findings_words
 from heapfit.report.changes import against_baseline
@@ -33,7 +31,7 @@ from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_gri
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
 from heapfit.report.problems import Problem, precision_reached, problems, remarks
-from heapfit.report.reading import Findings
+from heapfit.report.reading import Reading
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
 from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
 from heapfit.statistics import Readings, analysed_metrics
@@ -87,18 +85,10 @@ class Panel:
     rows: list[Row]
 
 
-def write(
-    summary: Summary, readings: Readings, path: Path, findings: Findings | None = None
-) -> None:
-    """Write the page to `path`. `readings` are what `summary` is of."""
-    write_text(path, page(summary, readings, findings))
-
-
-def page(summary: Summary, readings: Readings, findings: Findings | None = None) -> str:
+def page(reading: Reading) -> str:
     """Return the page's HTML."""
-    results, study = Results(summary), summary.study
-    findings = findings or Findings()
-    advice = findings.advice
+    summary, results, study = reading.summary, reading.results, reading.summary.study
+    readings, advice = reading.readings, reading.advice
     cells = _by_cell(readings)
     folds = len(results.settings) > MOST_OPEN_SETTINGS
     analysed = [metric for metric in results.metrics if metric.name in analysed_metrics(study)]
@@ -120,7 +110,7 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         compared=against_baseline(results, advice) if advice else "",
         trade_off=pareto(advice, _treatments(results)) if advice else None,
         deployment=deployment(study, advice),
-        findings=_finding_sections(results, findings, analysed),
+        findings=_finding_sections(reading, analysed),
         letters_legend=LEGEND.format(study.noun),
         paper_legend=legend,
         checks=_checks,
@@ -191,15 +181,14 @@ def _standard_error(problem: Problem) -> Markup:
 # ------------------------------------------------------- the findings over all settings
 
 
-def _finding_sections(
-    results: Results, findings: Findings, metrics: Sequence[Metric]
-) -> list[FindingSection]:
+def _finding_sections(reading: Reading, metrics: Sequence[Metric]) -> list[FindingSection]:
     """The sections of `metrics` that have anything to show across settings."""
-    wanted = findings.advice.recommended if findings.advice else None
+    results = reading.results
+    wanted = reading.advice.recommended if reading.advice else None
     made = []
     for metric in metrics:
         scale = results.scale(metric, PAGE_DIGITS)
-        analysis = findings.of(metric.name)
+        analysis = reading.analysis(metric.name)
         section = FindingSection(
             metric=metric,
             plots=interactions(results, metric),

@@ -12,13 +12,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Summary
 from heapfit.report.conclusions import overall
 from heapfit.report.deployment import deployment
-from heapfit.report.reading import Findings
-from heapfit.report.results import Results
+from heapfit.report.reading import Reading
 
 FORMAT: Literal["heapfit-report/4"] = "heapfit-report/4"
 EARLIER = Literal["heapfit-report/3"]
@@ -36,17 +34,17 @@ class Report(Summary):
     format: Literal["heapfit-report/4"] | EARLIER = FORMAT
 
 
-def dumps(summary: Summary, findings: Findings | None = None) -> str:
+def text(reading: Reading) -> str:
     """Return the report as JSON text."""
-    findings = findings or Findings()
+    summary = reading.summary
     fields = {name: getattr(summary, name) for name in Summary.model_fields}
     fields["study"] = without_plan(summary).study
     report = Report.model_construct(
         **fields,
-        conclusions=overall(Results(summary)),
-        advice=findings.advice,
-        deployment=deployment(summary.study, findings.advice),
-        analyses=findings.analyses,
+        conclusions=overall(reading.results),
+        advice=reading.advice,
+        deployment=deployment(summary.study, reading.advice),
+        analyses=reading.analyses,
     )
     return report.model_dump_json(indent=2) + "\n"
 
@@ -57,11 +55,6 @@ def without_plan(summary: Summary) -> Summary:
     return summary.model_copy(update={"study": study})
 
 
-def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
-    """Write the report to `path`."""
-    write_text(path, dumps(summary, findings))
-
-
 def read(path: Path) -> Report:
-    """Return what `write` put into `path`."""
+    """Return the report in the file at `path`."""
     return Report.model_validate_json(path.read_bytes())

@@ -7,11 +7,9 @@ break a table or become markup.
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
-from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting, Summary
+from heapfit.records import Metric, Setting, Study
 from heapfit.report import findings_words as words
 from heapfit.report.changes import against_baseline
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
@@ -20,41 +18,34 @@ from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
 from heapfit.report.markdown import bullets, code, escape, table
 from heapfit.report.problems import problems, remarks
-from heapfit.report.reading import Findings
+from heapfit.report.reading import Reading
 from heapfit.report.results import Results
 from heapfit.report.settings import setting_label
 from heapfit.statistics import analysed_metrics
 from heapfit.text import PAGE_DIGITS, capitalised
 
 
-def dumps(summary: Summary, findings: Findings | None = None) -> str:
+def text(reading: Reading) -> str:
     """Return the report as Markdown text."""
-    results = Results(summary)
-    study = summary.study
-    findings = findings or Findings()
+    results, study, advice = reading.results, reading.results.study, reading.advice
     parts = [f"# {escape(study.title or study.name)}"]
-    parts += _recommendation(results, findings.advice) if findings.advice else []
+    parts += _recommendation(results, advice) if advice else []
     parts += [bullets(overall(results))]
     analysed = analysed_metrics(study)
     for metric in results.metrics:
         if metric.name in analysed:
-            parts += _findings(results, metric, findings.of(metric.name))
+            parts += _findings(results, metric, reading.analysis(metric.name))
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
-    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
+    troubles = [each.sentence for each in problems(reading.summary)] + remarks(reading.summary)
     if troubles:
         parts += ["## Problems", bullets(troubles)]
-    if lines := deployment(study, findings.advice):
+    if lines := deployment(study, advice):
         parts += ["## How to run what is recommended", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
     facts = [f"{label}: {value}" for label, value in machine_facts(study.machine)]
-    parts += ["## Allocators", _allocators(summary), "## Machine", bullets(facts)]
+    parts += ["## Allocators", _allocators(study), "## Machine", bullets(facts)]
     return "\n\n".join(parts) + "\n"
-
-
-def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
-    """Write the report to `path`."""
-    write_text(path, dumps(summary, findings))
 
 
 def _recommendation(results: Results, advice: Advice) -> list[str]:
@@ -160,10 +151,10 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
     return " ".join(filter(None, (cell.median, interval, relative)))
 
 
-def _allocators(summary: Summary) -> str:
+def _allocators(study: Study) -> str:
     rows = [
         [each.name, explained(each), each.version, library_text(each), each.sha256 or ""]
-        for each in summary.study.allocators
+        for each in study.allocators
     ]
     head = ["allocator", "what", "version", "library", "SHA-256"]
     return table(head, [list(map(escape, row)) for row in rows], are_words=True)

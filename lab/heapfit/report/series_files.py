@@ -5,7 +5,6 @@ As in `report.json` of a single study, the plans' trials are left out of the JSO
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -15,7 +14,7 @@ from heapfit.records import SeriesSummary
 from heapfit.report.described import explained, machine_facts
 from heapfit.report.json_report import without_plan
 from heapfit.report.markdown import bullets, code, escape, table
-from heapfit.report.reading import Findings
+from heapfit.report.reading import SeriesReading
 from heapfit.report.series_tables import Cell, Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
 from heapfit.study import command_line
@@ -31,24 +30,25 @@ class SeriesReport(SeriesSummary):
     format: Literal["heapfit-series/2"] = FORMAT
 
 
-def json_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
+def json_text(reading: SeriesReading) -> str:
     """Return the report as JSON text."""
+    summary = reading.summary
     fields: dict[str, Any] = {name: getattr(summary, name) for name in SeriesSummary.model_fields}
     for kind in ("workloads", "probes", "experiments"):
         fields[kind] = {name: without_plan(each) for name, each in fields[kind].items()}
     report = SeriesReport.model_construct(
         **fields,
         conclusions=conclusions(summary),
-        advice={name: each.advice for name, each in findings.items()},
+        advice=reading.advice,
     )
     return report.model_dump_json(indent=1) + "\n"
 
 
-def markdown_text(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
+def markdown_text(reading: SeriesReading) -> str:
     """Return the report as Markdown text, in GitHub's dialect."""
-    series = summary.series
+    summary, series = reading.summary, reading.summary.series
     parts = [f"# {escape(series.definition.title)}", escape(series.definition.question)]
-    lines = [f"{name}: {line}" for name, line in recommendations(summary, findings)]
+    lines = [f"{name}: {line}" for name, line in recommendations(reading)]
     parts += [bullets([*conclusions(summary), *lines])]
     parts += [_section(each) for each in ratio_tables(summary)]
     parts += [bullets(notes(summary))] if notes(summary) else []

@@ -6,7 +6,7 @@ no ratio of are left out; the others look as they do in every figure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from heapfit.drawing import Figure, escaped, label, line_at_one, looks_of, rows_
 from heapfit.records import PeerComparison, SeriesSummary, Summary
 from heapfit.report.described import explained, library_text, machine_facts
 from heapfit.report.page import PAGE_FILE, FigureStore, render
-from heapfit.report.reading import Findings
+from heapfit.report.reading import SeriesReading
 from heapfit.report.series_tables import Table, metric_tables, probe_tables, ratio_tables
 from heapfit.report.series_words import (
     GEOMETRIC_MEAN,
@@ -39,9 +39,9 @@ _SUBJECT_SIZE = 13
 _TICKS = [0.25, 0.5, 0.7, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
 
 
-def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
+def page(reading: SeriesReading) -> str:
     """Return the page's HTML. It links to `NAME/report.html` beside it for each workload."""
-    series = summary.series
+    summary, series = reading.summary, reading.summary.series
     definition = series.definition
     parts = {**summary.workloads, **summary.probes, **summary.experiments}
     return render(
@@ -54,7 +54,7 @@ def page(summary: SeriesSummary, findings: Mapping[str, Findings]) -> str:
         parts=parts,
         links={name: f"{quote(name)}/{PAGE_FILE}" for name in parts},
         conclusions=conclusions(summary),
-        recommendations=recommendations(summary, findings),
+        recommendations=recommendations(reading),
         notes=notes(summary),
         problems=troubles(summary),
         sections=_sections(summary),

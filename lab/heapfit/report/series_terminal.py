@@ -5,30 +5,26 @@ A table wider than the terminal is continued below itself, so that no allocator 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rich.console import Console
 from rich.text import Text
 
-from heapfit.records import SeriesSummary
 from heapfit.report.described import explanations
-from heapfit.report.reading import Findings
+from heapfit.report.reading import SeriesReading
 from heapfit.report.series_tables import Cell, Table, probe_tables, ratio_tables
 from heapfit.report.series_words import conclusions, notes, recommendations, troubles
 from heapfit.report.terminal_text import NO_FIGURE, print_line, print_problems, tables
 from heapfit.text import visible
 
 
-def render(
-    summary: SeriesSummary, console: Console, findings: Mapping[str, Findings] | None = None
-) -> None:
-    """Print the summary as wide as `console` is, with what was found in each experiment."""
+def render(reading: SeriesReading, console: Console) -> None:
+    """Print the answer as wide as `console` is."""
+    summary = reading.summary
     for table in [*ratio_tables(summary), *probe_tables(summary)]:
         _print_table(table, console)
     console.print()
     for line in conclusions(summary):
         print_line(console, line, style="bold")
-    for name, line in recommendations(summary, findings or {}):
+    for name, line in recommendations(reading):
         print_line(console, f"{visible(name)}: {line}", style="bold")
     for line in [*explanations(summary.series.allocators), *notes(summary)]:
         print_line(console, line, style="dim")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from heapfit.records import (
     Combined,
@@ -15,7 +15,7 @@ from heapfit.records import (
 )
 from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
-from heapfit.report.reading import Findings
+from heapfit.report.reading import Reading, SeriesReading
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import counted, join_words, visible
 
@@ -81,17 +81,16 @@ def conclusions(summary: SeriesSummary) -> list[str]:
     return lines
 
 
-def recommendations(
-    summary: SeriesSummary, findings: Mapping[str, Findings]
-) -> list[tuple[str, str]]:
+def recommendations(reading: SeriesReading) -> list[tuple[str, str]]:
     """Return for each experiment its name and what it comes to, in a line.
 
     Of an experiment with several workloads there is none: its figures say what they come to.
     """
-    single = {each.name for each in summary.series.definition.experiments if not each.family}
+    definition = reading.summary.series.definition
+    single = {each.name for each in definition.experiments if not each.family}
     return [
-        (name, _recommendation(each, findings.get(name)))
-        for name, each in summary.experiments.items()
+        (name, _recommendation(reading.parts[name]))
+        for name in reading.summary.experiments
         if name in single
     ]
 
@@ -125,10 +124,10 @@ def troubles(summary: SeriesSummary) -> list[str]:
     return lines
 
 
-def _recommendation(summary: Summary, findings: Findings | None) -> str:
-    if findings is not None and findings.advice is not None:
-        return one_line(findings.advice)
-    if not summary.estimates:
+def _recommendation(reading: Reading) -> str:
+    if reading.advice is not None:
+        return one_line(reading.advice)
+    if not reading.summary.estimates:
         return "No trial has succeeded yet."
     return "Too few trials for a recommendation yet."
 

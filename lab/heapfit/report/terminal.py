@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting, Summary
+from heapfit.records import Metric, Setting, Study
 from heapfit.report import findings_words as words
 from heapfit.report.changes import against_baseline, change
 from heapfit.report.conclusions import (
@@ -30,7 +30,7 @@ from heapfit.report.deployment import DEPLOYMENT, deployment
 from heapfit.report.described import explanations
 from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
 from heapfit.report.problems import precision_reached, problems, remarks
-from heapfit.report.reading import Findings
+from heapfit.report.reading import Reading
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results
 from heapfit.report.settings import setting_label
 from heapfit.report.terminal_text import (
@@ -71,29 +71,28 @@ class _Column:
         return widest + COLUMN_GAP + max(cell_len(each.plain) for each in self.changes.values())
 
 
-def render(summary: Summary, console: Console, findings: Findings | None = None) -> None:
-    """Print the summary as wide as `console` is: recommendation, tables, conclusions, problems."""
-    results = Results(summary)
-    findings = findings or Findings()
-    if findings.advice:
-        _print_recommendation(results, findings.advice, console)
+def render(reading: Reading, console: Console) -> None:
+    """Print the answer as wide as `console` is: recommendation, tables, conclusions, problems."""
+    summary, results, advice = reading.summary, reading.results, reading.advice
+    if advice:
+        _print_recommendation(results, advice, console)
     if said := alone(results):
         console.print()
         for line in said:
             print_line(console, line, style="bold")
     if len(results.settings) > 1:
-        _print_analyses(results, findings, console)
-    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:
-        _print_settings(results, findings, console)
-    _print_variants(summary, console)
-    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
+        _print_analyses(reading, console)
+    if len(results.settings) <= MOST_OPEN_SETTINGS or not advice:
+        _print_settings(results, advice, console)
+    _print_variants(summary.study, console)
+    troubles = [each.sentence for each in problems(summary)] + remarks(summary)
     print_problems(console, troubles)
-    _print_deployment(summary, findings, console)
+    _print_deployment(reading, console)
 
 
-def _print_deployment(summary: Summary, findings: Findings, console: Console) -> None:
+def _print_deployment(reading: Reading, console: Console) -> None:
     """Print how to run what is recommended, in lines that are not broken: they are for a shell."""
-    lines = deployment(summary.study, findings.advice)
+    lines = deployment(reading.summary.study, reading.advice)
     if lines:
         console.print()
         print_line(console, DEPLOYMENT, style="bold")
@@ -101,20 +100,20 @@ def _print_deployment(summary: Summary, findings: Findings, console: Console) ->
         console.print(Text(f"{INDENT}{encodable(line, console)}"), soft_wrap=True)
 
 
-def _print_variants(summary: Summary, console: Console) -> None:
-    lines = explanations(summary.study.allocators)
+def _print_variants(study: Study, console: Console) -> None:
+    lines = explanations(study.allocators)
     if lines:
         console.print()
     for line in lines:
         print_line(console, line, style="dim")
 
 
-def _print_settings(results: Results, findings: Findings, console: Console) -> None:
+def _print_settings(results: Results, advice: Advice | None, console: Console) -> None:
     """Print a table for each setting, with conclusions where no recommendation has said them."""
     columns: list[_Column] = []
-    is_said = bool(alone(results) or (findings.advice and not results.study.programs))
+    is_said = bool(alone(results) or (advice and not results.study.programs))
     for setting in results.settings if results.metrics else []:
-        columns = _print_table(results, setting, findings.advice, console)
+        columns = _print_table(results, setting, advice, console)
         for metric in [] if is_said else headline_metrics(results):
             said = conclude(results, setting, metric)
             print_line(console, said, style="bold")
@@ -251,15 +250,16 @@ def _print_ranking(advice: Advice, console: Console) -> None:
     console.print(table)
 
 
-def _print_analyses(results: Results, findings: Findings, console: Console) -> None:
+def _print_analyses(reading: Reading, console: Console) -> None:
     """Print of every analysed metric who differs from whom, and what a paper would say of it."""
+    results = reading.results
     analysed = analysed_metrics(results.study)
     any_letters = False
     for metric in results.metrics:
         if metric.name not in analysed:
             continue
         shown = grids(results, metric, results.scale(metric, TERMINAL_DIGITS))
-        analysis = findings.of(metric.name)
+        analysis = reading.analysis(metric.name)
         if shown:
             _print_metric(results, metric, shown, console)
         elif analysis:  # of one allocator
