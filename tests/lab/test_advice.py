@@ -11,9 +11,8 @@ from heapfit.advice import recommend
 from heapfit.findings import Advice
 from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
 from heapfit.report import Reading, html_report
-from heapfit.report.deployment import deployment
-from heapfit.report.findings_words import headline
 from heapfit.report.pareto import pareto
+from heapfit.report.recommendation import deployment, headline
 from heapfit.statistics import read
 from report_data import make_study, make_trials
 

@@ -17,7 +17,7 @@ from heapfit.findings import Advice, AssumptionCheck
 from heapfit.meaning import PROCESSOR, deciding_metrics
 from heapfit.records import Metric, Study, Trial
 from heapfit.report import Reading, html_report, json_report, markdown_report
-from heapfit.report.findings_words import headline, one_line
+from heapfit.report.recommendation import headline, one_line
 from heapfit.statistics import read
 from heapfit.statistics.deciding import MOST_PROCESSORS
 from heapfit.trial.tree import ProcessTree

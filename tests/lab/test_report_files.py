@@ -27,7 +27,7 @@ from heapfit.report import (
     terminal,
     write_all,
 )
-from heapfit.report.deployment import deployment
+from heapfit.report.recommendation import deployment
 from heapfit.study import Journal, note_look
 from markupsafe import escape
 from report_data import keep, make_study, make_trials

@@ -7,8 +7,8 @@ import pytest
 from design_data import study_of, trial_of
 from heapfit import text
 from heapfit.report import Reading
+from heapfit.report.comparisons import letters_tables
 from heapfit.report.conclusions import conclude, overall
-from heapfit.report.letters import grids
 from heapfit.report.problems import remarks
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import TERMINAL_DIGITS, scale_for
@@ -131,6 +131,6 @@ def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_sca
     ]
     results = Reading(study, trials).results
     assert "noisy has the best mean; none of the others" in conclude(results, (1, ()), WALL)
-    [shown] = grids(results, WALL, results.scale(WALL, 4))
-    leaders = [name for name, [cell] in shown.rows if cell is not None and cell.leads]
+    [shown] = letters_tables(results, WALL, results.scale(WALL, 4))
+    leaders = [row.label for row in shown.rows if row.cells[0].is_best]
     assert leaders == ["noisy", "good"]

@@ -59,7 +59,7 @@ def show(
 def show_series(folder: Path, *, as_json: bool) -> Path:
     """Do the same for the study of many parts in `folder`."""
     _collect_no_cycles()
-    from heapfit.report import SeriesReading, series_files, series_terminal, write_series
+    from heapfit.report import SeriesReading, json_report, terminal, write_series
 
     reading = SeriesReading(folder)
     summary = reading.summary
@@ -67,9 +67,9 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     begun = [each for name, each in measured.items() if name not in summary.problems]
     _say_how_far(folder, begun, len(parts_of(summary.series)) - len(summary.problems))
     if as_json:
-        print(series_files.json_text(reading), end="")
+        print(json_report.series_text(reading), end="")
     else:
-        series_terminal.render(reading, results)
+        terminal.render_series(reading, results)
         results.print()
     page = write_series(reading, folder)
     say_page(page, as_json=as_json)

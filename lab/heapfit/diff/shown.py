@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span
-from heapfit.report.markdown import bullets, escape, table
+from heapfit.report.tables import bullets, escape, markdown_table
 from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line
 from heapfit.text import DASH, counted, ratio, scale_for, visible
 
@@ -81,7 +81,7 @@ def markdown(diff: Diff) -> str:
             parts += [bullets(notes)]
             notes = []
         cells = [[escape(cell) for cell in row] for row in rows]
-        parts += [f"## {escape(title)}", table(head, cells)]
+        parts += [f"## {escape(title)}", markdown_table(head, cells)]
     parts += [escape(_LEGEND)] if _has_intervals(diff) else []
     parts += ["## What may be concluded", bullets(diff.conclusions)]
     return "\n\n".join(parts) + "\n"

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 from heapfit.meaning import deciding_metrics
 from heapfit.records import Metric, Setting, Study, Verdict
+from heapfit.report.labels import levels_label, setting_label, setting_levels, varied
 from heapfit.report.results import (
     FEWEST_TRIALS,
     Results,
     Standing,
     decimals_of,
 )
-from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import (
     DASH,
@@ -29,7 +29,6 @@ from heapfit.text import (
     visible,
 )
 
-UNDECIDED = "~"
 MERE_RANGES = (
     f"Where fewer than {FEWEST_TRIALS} trials have a figure, the interval of a median is only "
     "their range, which holds the true median with less than 95 % confidence."

@@ -12,30 +12,46 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
 from heapfit.advice.values import values_of
 from heapfit.findings import Analysis
-from heapfit.records import Metric, PublishedTable, Setting, Study, Verdict
-from heapfit.report import drift as drifts
-from heapfit.report import figures, findings_words
-from heapfit.report.changes import against_baseline
+from heapfit.records import (
+    Metric,
+    PeerComparison,
+    PublishedTable,
+    SeriesSummary,
+    Setting,
+    Study,
+    Summary,
+    Verdict,
+)
+from heapfit.report import figures, papers, recommendation, series
+from heapfit.report.comparisons import LEGEND, letters_tables, ratio_table
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
-from heapfit.report.deployment import deployment
-from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.differences import RatioTable, ratios_to
 from heapfit.report.interaction import Interaction, interactions
-from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
-from heapfit.report.page import FigureStore, render
+from heapfit.report.labels import (
+    explained,
+    factor_label,
+    factor_title,
+    level_text,
+    levels_label,
+    library_text,
+    machine_facts,
+    setting_label,
+)
+from heapfit.report.page import PAGE_FILE, FigureStore, render
 from heapfit.report.pareto import pareto
 from heapfit.report.problems import Problem, precision_reached, problems, remarks
-from heapfit.report.reading import Reading
+from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
-from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
+from heapfit.report.tables import Table
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
+from heapfit.study import command_line
 from heapfit.text import DASH, PAGE_DIGITS, TIMES, Scale, counted, join_words, ratio, visible
 
 # What a browser draws and a page holds without effort, over all its strips.
@@ -54,10 +70,10 @@ class FindingSection:
 
     metric: Metric
     plots: list[Interaction]
-    grids: list[LettersGrid]
-    ratios: RatioTable | None
+    letters: list[Table]
+    ratios: Table | None
     analysis: Analysis | None
-    paper_grids: list[LettersGrid]
+    paper_letters: list[Table]
     published: list[PublishedTable]
 
 
@@ -103,16 +119,16 @@ def page(reading: Reading) -> str:
         command=shlex.join(study.command),
         folds=folds,
         factors=_factors(study),
-        words=findings_words,
+        recommendation=recommendation,
+        papers=papers,
         levels_label=levels_label,
         join_words=join_words,
         advice=advice,
-        compared=against_baseline(results, advice) if advice else "",
+        compared=recommendation.against_baseline(results, advice) if advice else "",
         trade_off=pareto(advice, _treatments(results)) if advice else None,
-        deployment=deployment(study, advice),
+        deployment=recommendation.deployment(study, advice),
         findings=_finding_sections(reading, analysed),
         letters_legend=LEGEND.format(study.noun),
-        paper_legend=legend,
         checks=_checks,
         conclusions=_conclusions(results),
         overviews=[_overview(results, each) for each in results.settings if results.metrics],
@@ -163,12 +179,12 @@ def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
 
 def _drift(results: Results, readings: Readings) -> dict[str, Any] | None:
     primary = next((m for m in results.metrics if m.name == results.study.primary_metric), None)
-    found = drifts.deviations(readings, primary) if primary else None
+    found = figures.deviations(readings, primary) if primary else None
     if primary is None or found is None or not len(found.rows):
         return None
     return {
         "figure": figures.drift(results, readings, found, primary),
-        "sentence": drifts.describe(found, primary),
+        "sentence": figures.drift_sentence(found, primary),
         "label": primary.label,
     }
 
@@ -192,13 +208,13 @@ def _finding_sections(reading: Reading, metrics: Sequence[Metric]) -> list[Findi
         section = FindingSection(
             metric=metric,
             plots=interactions(results, metric),
-            grids=grids(results, metric, scale),
-            ratios=ratios_to(results, metric, scale, wanted),
+            letters=letters_tables(results, metric, scale),
+            ratios=ratio_table(results, metric, scale, wanted),
             analysis=analysis,
-            paper_grids=paper_grids(analysis, metric, scale) if analysis else [],
+            paper_letters=papers.letters_tables(analysis, metric, scale) if analysis else [],
             published=[t for t in results.study.published if t.metric == metric.name],
         )
-        if section.plots or section.grids or section.published:
+        if section.plots or section.letters or section.published:
             made.append(section)
     return made
 
@@ -208,12 +224,12 @@ def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:
 
     The last is empty where both are the same scale."""
     before, after = (
-        {check.assumption: findings_words.check_sentence(check) for check in checks}
+        {check.assumption: papers.check_sentence(check) for check in checks}
         for checks in (analysis.checks_before, analysis.checks)
     )
     transformed = analysis.transform.exponent != 1
     return [
-        (findings_words.ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
+        (papers.ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
         for each in dict.fromkeys([*before, *after])
     ]
 
@@ -314,3 +330,63 @@ def _ratio_interval(verdict: Verdict | None, scale: Scale) -> str:
 
 def _between(low: str, high: str) -> str:
     return f"{low} {DASH} {high}"
+
+
+# ------------------------------------------------------------------- a study of many parts
+
+
+def series_page(reading: SeriesReading) -> str:
+    """Return the page of a study of many parts.
+
+    It links to `NAME/report.html` beside it for each workload.
+    """
+    summary, measured = reading.summary, reading.summary.series
+    definition = measured.definition
+    parts = {**summary.workloads, **summary.probes, **summary.experiments}
+    return render(
+        "series.html.j2",
+        FigureStore(),
+        title=definition.title,
+        generator=f"heapfit {measured.heapfit_version}",
+        series=measured,
+        definition=definition,
+        parts=parts,
+        links={name: f"{quote(name)}/{PAGE_FILE}" for name in parts},
+        conclusions=series.conclusions(summary),
+        recommendations=series.recommendations(reading),
+        notes=series.notes(summary),
+        problems=series.troubles(summary),
+        sections=_peer_sections(summary),
+        explanation=series.explanation,
+        probes=series.probe_tables(summary),
+        metrics=series.metric_tables(summary),
+        workloads=summary.workloads,
+        probe_parts=summary.probes,
+        experiments=summary.experiments,
+        varied=_varied,
+        reproduce=command_line(measured),
+        explained=explained,
+        library_text=library_text,
+        machine=machine_facts(measured.machine),
+    )
+
+
+def _peer_sections(
+    summary: SeriesSummary,
+) -> list[tuple[PeerComparison, Table, dict[str, Any]]]:
+    """Each figure of the study that has ratios, its table and its drawing."""
+    names = [allocator.name for allocator in summary.series.allocators]
+    subject_of = summary.series.definition.subject_of
+    drawn = [figure for figure in summary.figures if figure.ratios]
+    return [
+        (figure, table, figures.peer_ratios(figure, names, subject_of(figure.definition)))
+        for figure, table in zip(drawn, series.ratio_tables(summary), strict=True)
+    ]
+
+
+def _varied(summary: Summary) -> str:
+    """The factors of an experiment with their levels, in a line."""
+    return "; ".join(
+        f"{factor_label(factor.name)}: {', '.join(map(level_text, factor.levels))}"
+        for factor in summary.study.design()
+    )

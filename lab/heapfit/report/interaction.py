@@ -27,8 +27,7 @@ from heapfit.drawing import (
     widened,
 )
 from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
-from heapfit.report.results import Results
-from heapfit.report.settings import (
+from heapfit.report.labels import (
     factor_label,
     factor_title,
     level_label,
@@ -37,6 +36,7 @@ from heapfit.report.settings import (
     setting_levels,
     setting_of,
 )
+from heapfit.report.results import Results
 from heapfit.text import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.

@@ -13,18 +13,25 @@ from itertools import permutations
 
 from heapfit.meaning import MEMORY, PEAKS, PROCESSOR, PROCESSOR_TIME, WALL
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
-from heapfit.report.settings import setting_levels, setting_of, settings_of
+from heapfit.report.labels import setting_levels, setting_of
 from heapfit.text import Scale, ratio, scale_for
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
 FEWEST_TRIALS = 6
 
+# Before a figure that is not shown to differ from what it is compared with.
+UNDECIDED = "~"
+
 # With more settings than this a reader is better served by tables and plots that line them up.
 MOST_OPEN_SETTINGS = 4
 
 # A ratio of 0.9996 is the closest to 1 that is told apart from it in a table.
 _MOST_MORE_DECIMALS = 2
+# A change below so many per cent, or an interval of that width, is told in tenths of them, and with
+# so many decimals more where these do not suffice.
+_NARROW = 2.0
+_MOST_DECIMALS_OF_CHANGE = 3
 
 # After the primary metric and memory, the ones that most readers look for; then the workload's own.
 _USUAL_ORDER = [
@@ -82,7 +89,7 @@ class Results:
         self.study = summary.study
         self.baseline = summary.study.baseline
         self.allocators = [allocator.name for allocator in summary.study.allocators]
-        self.settings = settings_of(summary.study)
+        self.settings = sorted(summary.study.settings(), key=lambda setting: setting[0])
         self._cells = {(setting_of(e), e.metric, e.allocator): e for e in summary.estimates}
         self._verdicts = _indexed(summary.verdicts)
         self._compared: dict[tuple[str, Place], list[str]] = {}
@@ -308,6 +315,43 @@ def decimals_of(verdict: Verdict, decimals: int) -> int:
     more = range(decimals, decimals + _MOST_MORE_DECIMALS)
     reads_equal = (n for n in more if verdict.shown and round(verdict.estimate, n) == 1)
     return max(reads_equal, default=decimals - 1) + 1
+
+
+def change(verdict: Verdict, scale: Scale) -> str:
+    """Return the change from the second to the first, with its interval where that is known.
+
+    A ratio is told in per cent, a difference in the unit of `scale`; with as many decimals as it
+    takes to tell a difference that is shown from none, and the ends of an interval from each other.
+    """
+    is_ratio = verdict.subject == "ratio"
+    unit = "%" if is_ratio else scale.unit
+    known = [e for e in (verdict.estimate, verdict.low, verdict.high) if e is not None]
+    estimate, *bounds = [100 * (e - 1) if is_ratio else scale.scaled(e) for e in known]
+    width = bounds[1] - bounds[0] if len(bounds) == 2 else abs(estimate)
+    fewest = int(width < _NARROW) if is_ratio else scale.decimals
+    decimals = next(
+        (
+            n
+            for n in range(fewest, fewest + _MOST_DECIMALS_OF_CHANGE)
+            if not _reads_wrong([estimate, *bounds], n, verdict.shown)
+        ),
+        fewest + _MOST_DECIMALS_OF_CHANGE,
+    )
+    figure = f"{_signed(estimate, decimals)} {unit}".rstrip()
+    if len(bounds) < 2:
+        return figure
+    low, high = (_signed(each, decimals) for each in bounds)
+    return f"{figure} ({low} to {high})"
+
+
+def _reads_wrong(values: Sequence[float], decimals: int, shown: bool) -> bool:
+    rounded = [round(each, decimals) for each in values]
+    is_point = len(values) > 1 and rounded[1] == rounded[-1] and values[1] != values[-1]
+    return is_point or (shown and not all(rounded))
+
+
+def _signed(value: float, decimals: int) -> str:
+    return f"{value:+,.{decimals}f}" if round(value, decimals) else "0"
 
 
 def _cost(value: float, metric: Metric) -> float:

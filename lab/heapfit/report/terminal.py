@@ -17,38 +17,30 @@ from rich.text import Text
 
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting, Study
-from heapfit.report import findings_words as words
-from heapfit.report.changes import against_baseline, change
-from heapfit.report.conclusions import (
-    NOTHING,
-    UNDECIDED,
-    alone,
-    conclude,
-    headline_metrics,
-)
-from heapfit.report.deployment import DEPLOYMENT, deployment
-from heapfit.report.described import explanations
-from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
+from heapfit.report import papers, recommendation, series
+from heapfit.report.comparisons import LEGEND, letters_tables
+from heapfit.report.conclusions import NOTHING, alone, conclude, headline_metrics
+from heapfit.report.labels import explanations, setting_label
 from heapfit.report.problems import precision_reached, problems, remarks
-from heapfit.report.reading import Reading
-from heapfit.report.results import MOST_OPEN_SETTINGS, Results
-from heapfit.report.settings import setting_label
+from heapfit.report.reading import Reading, SeriesReading
+from heapfit.report.results import MOST_OPEN_SETTINGS, UNDECIDED, Results, change
+from heapfit.report.tables import Table
 from heapfit.report.terminal_text import (
+    BEST,
     COLUMN_GAP,
     INDENT,
     NO_FIGURE,
     ascii_only,
     encodable,
     fitting,
+    in_parts,
     new_table,
     print_line,
     print_problems,
-    tables,
 )
 from heapfit.statistics import analysed_metrics
 from heapfit.text import TERMINAL_DIGITS, capitalised, counted, join_words, visible
 
-BEST = "*"
 _LONGEST_NAME = 24
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
@@ -92,10 +84,10 @@ def render(reading: Reading, console: Console) -> None:
 
 def _print_deployment(reading: Reading, console: Console) -> None:
     """Print how to run what is recommended, in lines that are not broken: they are for a shell."""
-    lines = deployment(reading.summary.study, reading.advice)
+    lines = recommendation.deployment(reading.summary.study, reading.advice)
     if lines:
         console.print()
-        print_line(console, DEPLOYMENT, style="bold")
+        print_line(console, recommendation.DEPLOYMENT, style="bold")
     for line in lines:
         console.print(Text(f"{INDENT}{encodable(line, console)}"), soft_wrap=True)
 
@@ -221,32 +213,33 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
 def _print_recommendation(results: Results, advice: Advice, console: Console) -> None:
     """Print what is recommended, why, and over several settings the ranking."""
     console.print()
-    print_line(console, words.headline(advice), style="bold")
-    if said := against_baseline(results, advice):
+    print_line(console, recommendation.headline(advice), style="bold")
+    if said := recommendation.against_baseline(results, advice):
         print_line(console, said, style="bold")
-    print_line(console, words.reasons_of(advice))
+    print_line(console, recommendation.reasons_of(advice))
     several = len(results.settings) > 1
     if several:
-        _print_ranking(advice, console)
-    weights = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
-    unbeaten = [f"{capitalised(words.UNBEATEN)}."] if several else []
-    for line in (weights, *unbeaten, *map(visible, advice.notes)):
+        _print_ranking(results, advice, console)
+    weights = recommendation.weights_text(advice)
+    lines = [f"Costs are ratios to the best; weights: {weights}."]
+    lines += [f"{capitalised(recommendation.UNBEATEN)}."] if several else []
+    for line in (*lines, *map(visible, advice.notes)):
         print_line(console, line, style="dim")
 
 
-def _print_ranking(advice: Advice, console: Console) -> None:
+def _print_ranking(results: Results, advice: Advice, console: Console) -> None:
     console.print()
-    costs = words.costs_of(advice)
+    ranking = recommendation.ranking(advice, results.study.noun)
+    *figures, notes = ranking.columns
     table = new_table()
-    table.add_column("")
-    for header in ("score", *costs):
+    table.add_column(ranking.corner)
+    for header in figures:
         table.add_column(Text(encodable(visible(header), console)), justify="right", no_wrap=True)
-    table.add_column("")
-    for each in advice.standings:
-        figures = [f"{each.score:.3f}", *(words.cost_text(each, cost) for cost in costs)]
-        cells = [visible(each.allocator), *figures, words.standing_notes(advice, each)]
-        style = "bold" if each.allocator == advice.recommended else ""
-        table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
+    table.add_column(notes)
+    for row in ranking.rows:
+        texts = [visible(row.label), *(cell.text for cell in row.cells)]
+        style = "bold" if row.label == advice.recommended else ""
+        table.add_row(*(Text(encodable(text, console), style=style) for text in texts))
     console.print(table)
 
 
@@ -258,7 +251,7 @@ def _print_analyses(reading: Reading, console: Console) -> None:
     for metric in results.metrics:
         if metric.name not in analysed:
             continue
-        shown = grids(results, metric, results.scale(metric, TERMINAL_DIGITS))
+        shown = letters_tables(results, metric, results.scale(metric, TERMINAL_DIGITS))
         analysis = reading.analysis(metric.name)
         if shown:
             _print_metric(results, metric, shown, console)
@@ -273,16 +266,14 @@ def _print_analyses(reading: Reading, console: Console) -> None:
         print_line(console, f"{BEST} no other of its column is shown to be better", style="dim")
 
 
-def _print_metric(
-    results: Results, metric: Metric, shown: list[LettersGrid], console: Console
-) -> None:
+def _print_metric(results: Results, metric: Metric, shown: list[Table], console: Console) -> None:
     scale = results.scale(metric, TERMINAL_DIGITS)
     console.print()
     print_line(
         console, visible(f"{metric.label}{scale.suffix}: who differs from whom"), style="bold"
     )
     for each in shown[:_MOST_TABLES]:
-        _print_grid(each, console)
+        _print_letters(each, console)
     more = len(shown) - _MOST_TABLES
     if more > 0:
         print_line(console, f"{counted(more, 'more such table')} in the report.", style="dim")
@@ -293,25 +284,42 @@ def _print_analysis(results: Results, analysis: Analysis, console: Console) -> N
     print_line(
         console, "As papers do it, by an analysis of variance (the report has more):", style="dim"
     )
-    said = words.sentences(analysis, results.study.replicates)
-    for line in [*said, *words.anova_short(analysis)]:
+    said = papers.sentences(analysis, results.study.replicates)
+    for line in [*said, *papers.anova_short(analysis)]:
         print_line(console, f"{INDENT}{line}", style="dim")
     console.print()
 
 
-def _print_grid(shown: LettersGrid, console: Console) -> None:
+def _print_letters(table: Table, console: Console) -> None:
     """Print the table; what is wider than the terminal is continued below."""
     console.print()
-    if shown.title:
-        print_line(console, shown.title)
-    rows = [(name, list(map(_lettered, cells))) for name, cells in shown.rows]
-    for part in tables(shown.corner, shown.columns, rows, [], console):
+    if table.title:
+        print_line(console, table.title)
+    for part in in_parts(table, console):
         console.print(part)
         console.print()
 
 
-def _lettered(cell: LettersEntry | None) -> Text:
-    if cell is None:
-        return Text(NO_FIGURE)
-    text = f"{cell.figure}{BEST if cell.leads else ' '} {cell.letters}".rstrip()
-    return Text(text, style="bold" if cell.leads else "")
+# --------------------------------------------------- a study of many parts
+
+
+def render_series(reading: SeriesReading, console: Console) -> None:
+    """Print the answer of a study of many parts as wide as `console` is.
+
+    A table wider than that is continued below itself, so that no allocator is left out.
+    """
+    summary = reading.summary
+    for table in [*series.ratio_tables(summary), *series.probe_tables(summary)]:
+        console.print()
+        print_line(console, visible(table.title), style="bold")
+        for part in in_parts(table, console):
+            console.print()
+            console.print(part)
+    console.print()
+    for line in series.conclusions(summary):
+        print_line(console, line, style="bold")
+    for name, line in series.recommendations(reading):
+        print_line(console, f"{visible(name)}: {line}", style="bold")
+    for line in [*explanations(summary.series.allocators), *series.notes(summary)]:
+        print_line(console, line, style="dim")
+    print_problems(console, series.troubles(summary))

@@ -1,84 +1,35 @@
-"""What an analysis and an advice say, in sentences that need no statistics to be read."""
+"""The analysis of a metric as papers make it: its tables, and sentences that need no statistics.
+
+Letters are laid out in the notation of "Comparison of user-level memory allocators" (the stock
+trading middleware): each mean is followed by letters in brackets, upper case for the comparison
+along its row, lower case for the one down its column.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 
-from heapfit.findings import Advice, Analysis, AnovaRow, AssumptionCheck, PowerNote, Standing
-from heapfit.meaning import PROCESSOR
-from heapfit.records import SIGNIFICANT
-from heapfit.report.settings import factor_label
-from heapfit.text import TIMES, counted, join_words, percent, visible
+from heapfit.findings import (
+    Analysis,
+    AnovaRow,
+    AssumptionCheck,
+    LetterCell,
+    LettersTable,
+    PowerNote,
+)
+from heapfit.records import ALLOCATOR, CORES, SIGNIFICANT, Metric
+from heapfit.report.comparisons import letters_cell, p_text
+from heapfit.report.labels import factor_label, factor_title, level_text, levels_label
+from heapfit.report.tables import Cell, Row, Table
+from heapfit.text import TIMES, Scale, counted, join_words, percent, visible
 
 # Rows of the table that are no effect.
 _NO_EFFECT = ("block", "machine", "residual", "total")
-_SMALLEST_P = 0.0001
-_P_DECIMALS = 4
-_UNBEATEN = "unbeaten"
-UNBEATEN = "unbeaten: no other is shown to be better in one respect without being worse in another"
 
 ASSUMPTIONS = {
     "normality": "residuals are normally distributed",
     "equal-variance": "all cells scatter alike",
 }
-
-
-def headline(advice: Advice) -> str:
-    """Return the recommendation in a few words."""
-    if not advice.told:
-        return "Nothing can be said yet"
-    if advice.recommended is None and not advice.differs:
-        return "Nothing can be told" if advice.untold else "No difference shown that matters"
-    by = ", by processor time" if PROCESSOR in advice.metrics.values() else ""
-    if advice.recommended is None:
-        return f"No recommendation{by}"
-    verb = "Keep" if advice.keeps else "Recommended:"
-    return f"{verb} {visible(advice.recommended)}{by}"
-
-
-def weights_text(advice: Advice) -> str:
-    """Return what counted how much, for example `time 2, memory 1`."""
-    return ", ".join(f"{visible(name)} {weight:g}" for name, weight in advice.weights.items())
-
-
-def one_line(advice: Advice) -> str:
-    """Return the recommendation with its reasons as one paragraph."""
-    return f"{headline(advice)}. {reasons_of(advice)}"
-
-
-def reasons_of(advice: Advice) -> str:
-    """Return the reasons, what cannot be told, and why processor time decides where it does."""
-    return visible(" ".join(filter(None, (advice.reasons, *advice.untold, advice.basis))))
-
-
-def standing_notes(advice: Advice, standing: Standing) -> str:
-    """Return what is to be said of an allocator's place beside its figures."""
-    is_tied = standing.tied_with_best and standing is not advice.standings[0]
-    return join_words([*[_UNBEATEN] * standing.unbeaten, *["tied with the first"] * is_tied])
-
-
-def costs_of(advice: Advice) -> list[str]:
-    """Return the costs that any allocator has, in the order of the weights."""
-    found = dict.fromkeys([*advice.weights, *(c for s in advice.standings for c in s.costs)])
-    return [name for name in found if any(name in each.costs for each in advice.standings)]
-
-
-def cost_text(standing: Standing, cost: str) -> str:
-    """Return a cost as a ratio to the best, nothing where there is none."""
-    return f"{standing.costs[cost]:.3f}{TIMES}" if cost in standing.costs else ""
-
-
-def p_text(p: float | None, *, bare: bool = False) -> str:
-    """Return a p-value as it is printed.
-
-    >>> p_text(0.00001), p_text(0.0312), p_text(0.0312, bare=True)
-    ('p < 0.0001', 'p = 0.0312', '0.0312')
-    """
-    if p is None or math.isnan(p):
-        return ""
-    if p < _SMALLEST_P:
-        return f"< {_SMALLEST_P:.4f}" if bare else f"p < {_SMALLEST_P:.4f}"
-    return f"{p:.{_P_DECIMALS}f}" if bare else f"p = {p:.{_P_DECIMALS}f}"
 
 
 def source_label(source: str) -> str:
@@ -90,36 +41,59 @@ def source_label(source: str) -> str:
     return f" {TIMES} ".join(factor_label(part) for part in source.split(":"))
 
 
-def f_text(row: AnovaRow) -> str:
-    return "" if row.f is None else f"{row.f:,.2f}"
+def anova_table(analysis: Analysis) -> Table:
+    """Return the table of an analysis of variance; the p-values of effects beyond chance stand
+    out."""
+    return Table(
+        title="Analysis of variance",
+        corner="Source",
+        columns=["DF", "SS", "MS", "F", "p", "partial η² (interval)"],
+        rows=[
+            Row(
+                source_label(row.source),
+                [
+                    Cell(f"{row.df:g}"),
+                    Cell(f"{row.sum_sq:.4g}"),
+                    Cell(f"{row.sum_sq / row.df:.4g}" if _has_mean_square(row) else ""),
+                    Cell("" if row.f is None else f"{row.f:,.2f}"),
+                    Cell(p_text(row.p, bare=True), is_best=_is_significant(row)),
+                    Cell(_eta_text(row)),
+                ],
+            )
+            for row in analysis.anova
+        ],
+    )
 
 
-def eta_text(row: AnovaRow, *, interval: bool = False) -> str:
-    """Return the share of the scatter that a row explains, with its `interval` if that is asked
-    for."""
+def _has_mean_square(row: AnovaRow) -> bool:
+    return row.df > 0 and row.source != "total"
+
+
+def _eta_text(row: AnovaRow) -> str:
+    """Return the share of the scatter that a row explains, with its interval if that is known."""
     if row.eta_sq is None:
         return ""
-    known = interval and row.eta_sq_low is not None and row.eta_sq_high is not None
-    bounds = f" ({row.eta_sq_low:.3f} to {row.eta_sq_high:.3f})" if known else ""
-    return f"{row.eta_sq:.3f}{bounds}"
+    if row.eta_sq_low is None or row.eta_sq_high is None:
+        return f"{row.eta_sq:.3f}"
+    return f"{row.eta_sq:.3f} ({row.eta_sq_low:.3f} to {row.eta_sq_high:.3f})"
 
 
-def effects(rows: list[AnovaRow]) -> list[AnovaRow]:
+def _effects(rows: list[AnovaRow]) -> list[AnovaRow]:
     """Return the rows that are effects: factors and their interactions."""
     return [row for row in rows if row.source not in _NO_EFFECT and row.p is not None]
 
 
-def is_significant(row: AnovaRow) -> bool:
+def _is_significant(row: AnovaRow) -> bool:
     return row.p is not None and row.p < SIGNIFICANT
 
 
 def anova_sentence(analysis: Analysis) -> str:
     """Return which factors matter, the strongest first, and whether the best allocator depends on
     the others."""
-    rows = effects(analysis.anova)
+    rows = _effects(analysis.anova)
     if not rows:
         return ""
-    real = sorted(filter(is_significant, rows), key=lambda row: -(row.eta_sq or 0.0))
+    real = sorted(filter(_is_significant, rows), key=lambda row: -(row.eta_sq or 0.0))
     if not real:
         return "No factor has an effect that can be told from chance."
     single = [row for row in real if ":" not in row.source]
@@ -158,7 +132,7 @@ def anova_short(analysis: Analysis) -> list[str]:
                 (f"{source_label(row.source)}:", _f_with_freedom(row, residual), p_text(row.p)),
             )
         )
-        for row in effects(rows)
+        for row in _effects(rows)
     ]
 
 
@@ -231,3 +205,63 @@ def _f_with_freedom(row: AnovaRow, residual: float | None) -> str:
         return ""
     freedom = f"{row.df:g}" + ("" if residual is None else f", {residual:g}")
     return f"F({freedom}) = {row.f:.4g},"
+
+
+def letters_tables(analysis: Analysis, metric: Metric, scale: Scale) -> list[Table]:
+    """Return the tables of means with Tukey's letters."""
+    return [_letters_table(table, metric, scale) for table in analysis.letters if table.cells]
+
+
+def _letters_table(table: LettersTable, metric: Metric, scale: Scale) -> Table:
+    """Lay out a paper's `table`, its rows and columns in the order of its cells."""
+    cells = {(cell.row, cell.column): cell for cell in table.cells}
+    columns = list(dict.fromkeys(cell.column for cell in table.cells))
+    leading = {column: _leading_letters(table.cells, column, metric) for column in columns}
+
+    def cell(row: str, column: str) -> Cell:
+        own = cells.get((row, column))
+        if own is None:
+            return Cell()
+        is_best = bool(leading[column] & set(own.lower))
+        return letters_cell(own, own.mean, scale, own.upper + own.lower, is_best=is_best)
+
+    return Table(
+        title=levels_label(table.at.items()),
+        corner=" / ".join(filter(None, (factor_title(table.rows), factor_label(table.columns)))),
+        columns=list(map(level_text, columns)),
+        rows=[
+            Row(row, [cell(row, column) for column in columns])
+            for row in dict.fromkeys(cell.row for cell in table.cells)
+        ],
+    )
+
+
+def _leading_letters(cells: Sequence[LetterCell], column: str, metric: Metric) -> set[str]:
+    """The lower-case letters of the best mean of a column."""
+    own = [cell for cell in cells if cell.column == column]
+    sign = 1 if metric.better == "lower" else -1
+    return set(min(own, key=lambda cell: sign * cell.mean).lower)
+
+
+def legend(analysis: Analysis) -> str:
+    """Say how a paper's letters are read, in words for somebody who never saw such a table."""
+    table = next(each for each in analysis.letters if each.cells)
+    one = ALLOCATOR if table.rows == ALLOCATOR else f"level of {factor_label(table.rows)}"
+    words = (
+        "Each cell is the mean of its trials, followed by letters. Lower-case letters compare down "
+        f"a column: two {_plural(one)} that share a lower-case letter there cannot be told apart; "
+        "with no letter in common they differ (Tukey, p < 0.05)."
+    )
+    if not any(cell.upper for cell in table.cells):
+        return words
+    across = (
+        "numbers of cores" if table.columns == CORES else f"levels of {factor_label(table.columns)}"
+    )
+    return (
+        f"{words} Upper-case letters compare along a row in the same way: one {one} at different "
+        f"{across}."
+    )
+
+
+def _plural(one: str) -> str:
+    return f"{one}s" if one == ALLOCATOR else one.replace("level", "levels", 1)

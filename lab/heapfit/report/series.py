@@ -1,29 +1,40 @@
-"""What a series' figures mean, in sentences: the subject against its goals, and its peers."""
+"""What a study of many parts shows, for every writer: its tables, and what its figures mean in
+sentences.
+
+Columns of a table are the allocators, the subject first and then the best mean first; rows are
+workloads, or a probe's own figures. The order is that of the study's first figure; a figure of
+experiments, which compare some of the allocators, has its own. Below a table of ratios stand each
+allocator's geometric mean, its interval, its best and its worst workload.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from heapfit.meaning import RESIDENT_PEAK
 from heapfit.records import (
     Combined,
+    Estimate,
+    Experiment,
     FigureDefinition,
+    Metric,
     PeerComparison,
     SeriesSummary,
     StudyDefinition,
     Summary,
 )
-from heapfit.report.findings_words import one_line
 from heapfit.report.problems import problems
 from heapfit.report.reading import Reading, SeriesReading
+from heapfit.report.recommendation import one_line
+from heapfit.report.tables import Cell, Row, Table
 from heapfit.statistics.verdict import FEWEST_BLOCKS
-from heapfit.text import counted, join_words, visible
+from heapfit.text import DASH, TERMINAL_DIGITS, counted, join_words, scale_for, visible
 
 GEOMETRIC_MEAN = "geometric mean"
-BEST = "best"
-WORST = "worst"
 
 _DECIMALS = 3
+_WORKLOAD = "workload"
 
 
 def shown_ratio(value: float | None) -> str:
@@ -44,6 +55,162 @@ def part_label(figure: FigureDefinition, part: str) -> str:
     """
     family, _, workload = part.partition(".")
     return workload if workload and family in figure.experiments else part
+
+
+def _columns(summary: SeriesSummary) -> list[str]:
+    """Return the allocators in the order of the tables, by the first figure."""
+    subject = summary.series.definition.subject
+    combined = summary.figures[0].combined if summary.figures else {}
+    return _in_order([each.name for each in summary.series.allocators], combined, subject)
+
+
+def _ranked(figure: PeerComparison, subject: str) -> list[str]:
+    """Return the allocators that `figure` has a ratio of, in the order of its own table."""
+    names = list(dict.fromkeys(name for row in figure.ratios.values() for name in row))
+    return _in_order(names, figure.combined, subject)
+
+
+def _in_order(names: Sequence[str], combined: Mapping[str, Combined], subject: str) -> list[str]:
+    def place(name: str) -> tuple[bool, bool, float]:
+        known = name in combined
+        return (name != subject, not known, combined[name].geometric_mean if known else 0.0)
+
+    return sorted(names, key=place)
+
+
+def ratio_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table of ratios to the best peer per figure of the study."""
+    definition, every = summary.series.definition, _columns(summary)
+    tables = []
+    for figure in summary.figures:
+        own = _ranked(figure, definition.subject_of(figure.definition))
+        order = own if figure.definition.experiments else every
+        tables += [_ratio_table(figure, order)] if figure.ratios else []
+    return tables
+
+
+def probe_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table per probe: its own figures and its peak memory, as medians."""
+    order = _columns(summary)
+    return [_probe_table(each, order) for each in summary.probes.values() if each.estimates]
+
+
+def metric_tables(summary: SeriesSummary) -> list[Table]:
+    """Return a table of medians for each metric that the study names, a row per workload.
+
+    Likewise of each experiment with several workloads that no figure combines.
+    """
+    order = _columns(summary)
+    metrics = summary.series.definition.metrics
+    tables = [_metric_table(summary.workloads, name, order, "") for name in metrics]
+    for title, metrics, parts in _uncombined(summary):
+        compared = {each.allocator for part in parts.values() for each in part.estimates}
+        named = [name for name in order if name in compared]
+        tables += [_metric_table(parts, name, named, f"{title}: ") for name in metrics]
+    return [table for table in tables if table.rows]
+
+
+def _uncombined(summary: SeriesSummary) -> Iterator[tuple[str, list[str], dict[str, Summary]]]:
+    """Yield title, metrics and parts of experiments with several workloads without a figure."""
+    definition = summary.series.definition
+    in_figures = {name for figure in definition.figures for name in figure.experiments}
+    families: dict[str, list[Experiment]] = {}
+    for each in definition.experiments:
+        if each.family and each.family not in in_figures:
+            families.setdefault(each.family, []).append(each)
+    for parts in families.values():
+        title = parts[0].title.rpartition(": ")[0] or parts[0].family
+        measured = [each for each in parts if each.name in summary.experiments]
+        yield (
+            title,
+            parts[0].metrics,
+            {each.workload: summary.experiments[each.name] for each in measured},
+        )
+
+
+def _metric_table(
+    parts: Mapping[str, Summary], metric: str, order: list[str], prefix: str
+) -> Table:
+    lines = [
+        line
+        for workload, each in parts.items()
+        if (line := _medians(each, metric, workload, order)) is not None
+    ]
+    return Table(f"{prefix}{_label(parts, metric)}", _WORKLOAD, order, lines, [])
+
+
+def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
+    known = figure.combined
+    lines = []
+    for workload, ratios in figure.ratios.items():
+        best = min(ratios.values())
+        cells = [
+            Cell(shown_ratio(ratios[name]), ratios[name] == best) if name in ratios else Cell()
+            for name in order
+        ]
+        lines.append(Row(part_label(figure.definition, workload), cells, workload))
+    totals = [
+        Row(label, [Cell(show(known[name])) if name in known else Cell() for name in order])
+        for label, show in _TOTALS.items()
+    ]
+    has_content = [row for row in totals if any(cell.text for cell in row.cells)]
+    subject = figure.definition.subject
+    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content, subject)
+
+
+def _interval_of_mean(combined: Combined) -> str:
+    if combined.low is None:
+        return ""
+    return f"{shown_ratio(combined.low)}{DASH}{shown_ratio(combined.high)}"
+
+
+# What stands below a table of ratios.
+_TOTALS: dict[str, Callable[[Combined], str]] = {
+    GEOMETRIC_MEAN: lambda each: shown_ratio(each.geometric_mean),
+    "95 % interval": _interval_of_mean,
+    "best": lambda each: shown_ratio(each.best),
+    "worst": lambda each: shown_ratio(each.worst),
+}
+
+
+def _probe_table(summary: Summary, order: list[str]) -> Table:
+    study = summary.study
+    own = [metric.name for metric in study.workload.metrics]
+    wanted = dict.fromkeys([study.primary_metric, *own, RESIDENT_PEAK])
+    lines = [_medians(summary, name, None, order) for name in wanted]
+    title = f"{study.title} ({study.name})"
+    return Table(title, "figure", order, [line for line in lines if line is not None], [])
+
+
+def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -> Row | None:
+    """A row of medians with its unit; without a `label` the metric's own. None: no figure."""
+    found = {each.allocator: each for each in summary.estimates if each.metric == name}
+    metric = next((each for each in summary.study.metrics if each.name == name), None)
+    if metric is None or not found:
+        return None
+    scale = scale_for(metric.unit, [each.median for each in found.values()], TERMINAL_DIGITS)
+    best = _best_medians(found, metric)
+    cells = [
+        Cell(scale.number(found[each].median), each in best) if each in found else Cell()
+        for each in order
+    ]
+    return Row(f"{label or metric.label}{scale.suffix}", cells, label)
+
+
+def _best_medians(found: Mapping[str, Estimate], metric: Metric) -> set[str]:
+    """The allocators with the best median; none where all are the same."""
+    medians = [each.median for each in found.values()]
+    best = min(medians) if metric.better == "lower" else max(medians)
+    names = {name for name, each in found.items() if each.median == best}
+    return names if len(names) < len(found) else set()
+
+
+def _label(parts: Mapping[str, Summary], name: str) -> str:
+    metrics = (m for each in parts.values() for m in each.study.metrics)
+    return next((metric.label for metric in metrics if metric.name == name), name)
+
+
+# ---------------------------------------------------------------- in words
 
 
 def compared_with(figure: FigureDefinition) -> str:
