@@ -18,17 +18,20 @@ from heapfit.drawing import (
     POINT_SIZE,
     Figure,
     Look,
+    axis,
     axis_title,
     drawn,
+    error_bars,
     escaped,
     in_template,
     label,
+    legend_above,
     line_at_one,
     looks_of,
+    median_text,
     rows_axis,
     sample,
     sample_with_extremes,
-    titled,
     widened,
 )
 from heapfit.records import Estimate, Metric, PeerComparison, Setting
@@ -85,51 +88,33 @@ class _Strip:
             x=[drawn(self.scale.scaled(value)) for value in values.tolist()],
             y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(values))],
             mode="markers",
-            marker={
-                "symbol": f"{look.symbol}-open",
-                "size": POINT_SIZE,
-                "color": look.colour,
-                "opacity": 0.75,
-            },
+            marker={**look.marker(POINT_SIZE, is_open=True), "opacity": 0.75},
             customdata=customdata,
             hovertemplate=_trial_template(name, "x", self.scale),
         )
 
     def add_median(self, estimate: Estimate, row: int, look: Look) -> None:
         scale = self.scale
-        text = f"{label(estimate.allocator)}: median {escaped(scale.text(estimate.median))}"
-        if estimate.low < estimate.high:
-            between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
-            text += f"<br>95 % interval {escaped(between)}"
+        text = median_text(label(estimate.allocator), estimate, scale)
         self.figure.scatter(
             x=[scale.scaled(estimate.median)],
             y=[row + _MEDIAN_OFFSET],
             mode="markers",
-            marker={"symbol": look.symbol, "size": _MEDIAN_SIZE, "color": look.colour},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [scale.scaled(estimate.high - estimate.median)],
-                "arrayminus": [scale.scaled(estimate.median - estimate.low)],
-                "color": look.colour,
-                "thickness": 2.5,
-                "width": 6,
-            },
+            marker=look.marker(_MEDIAN_SIZE),
+            error_x=error_bars([estimate], scale, color=look.colour, thickness=2.5, width=6),
             hovertext=[f"{text}<br>{counted(estimate.n, 'trial')}"],
             hoverinfo="text",
         )
 
     def add_axes(self, rows: Sequence[str], span: tuple[float, float]) -> None:
         self.figure.update(
-            xaxis={
-                "title": titled(axis_title(self.metric, self.scale)),
-                "range": span,
-                "fixedrange": True,
-                "zeroline": False,
-                "separatethousands": True,
-                "tickangle": 0,
-            },
-            yaxis={**rows_axis(list(map(label, rows))), "showgrid": False, "automargin": True},
+            xaxis=axis(
+                axis_title(self.metric, self.scale),
+                range=span,
+                separatethousands=True,
+                tickangle=0,
+            ),
+            yaxis=rows_axis(list(map(label, rows)), showgrid=False, automargin=True),
             margin={"l": 8, "r": 16, "t": 44, "b": 44},
         )
 
@@ -141,20 +126,18 @@ class _Strip:
             return
         unit = self.scale.scaled(base.median)
         self.figure.update(
-            xaxis2={
-                "overlaying": "x",
-                "side": "top",
-                "anchor": "y",
-                "range": [edge / unit for edge in span],
-                "title": titled(f"ratio to {label(baseline)}"),
-                "tickmode": "auto",  # else its ticks copy the places of the lower axis
-                "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
-                "ticksuffix": TIMES,
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickangle": 0,
-            },
+            xaxis2=axis(
+                f"ratio to {label(baseline)}",
+                overlaying="x",
+                side="top",
+                anchor="y",
+                range=[edge / unit for edge in span],
+                tickmode="auto",  # else its ticks copy the places of the lower axis
+                tickformat=".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
+                ticksuffix=TIMES,
+                showgrid=False,
+                tickangle=0,
+            ),
             shapes=[line_at_one("x2")],
         )
         # An axis without a trace is not drawn; this one has no points to show.
@@ -282,21 +265,17 @@ def drift(
             y=[drawn(relative) for relative in found.relative[own].tolist()],
             name=label(name),
             mode="markers",
-            marker={"symbol": look.symbol, "size": POINT_SIZE, "color": look.colour},
+            marker=look.marker(POINT_SIZE),
             customdata=_customdata(readings, rows),
             text=[scale.text(value) for value in found.values[own].tolist()],
             hovertemplate=_trial_template(name, "text", scale),
         )
     figure.update(
-        xaxis={"title": titled("Trial, in the order of running"), "fixedrange": True},
-        yaxis={
-            "title": titled(f"{escaped(metric.label)} / its own median"),
-            "tickformat": ".2f",
-            "fixedrange": True,
-        },
+        xaxis=axis("Trial, in the order of running"),
+        yaxis=axis(f"{escaped(metric.label)} / its own median", tickformat=".2f"),
         shapes=[line_at_one("y")],
         showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend=legend_above(),
         margin={"l": 64, "r": 16, "t": 48, "b": 48},
     )
     return figure.plain()
@@ -327,11 +306,9 @@ def peer_ratios(
             y=[rows.index(row) for row in own],
             name=label(name),
             mode="markers",
-            marker={
-                "symbol": look.symbol if name == subject else f"{look.symbol}-open",
-                "size": _SUBJECT_SIZE if name == subject else _RATIO_SIZE,
-                "color": look.colour,
-            },
+            marker=look.marker(
+                _SUBJECT_SIZE if name == subject else _RATIO_SIZE, is_open=name != subject
+            ),
             hovertext=[
                 f"{escaped(row)}<br>{label(name)}: {shown_ratio(ratio)}{TIMES}"
                 for row, ratio in own.items()
@@ -339,21 +316,16 @@ def peer_ratios(
             hoverinfo="text",
         )
     figure.update(
-        xaxis={
-            "title": titled(f"ratio to {reference}, logarithmic; less is better"),
-            "type": "log",
-            "tickvals": _RATIO_TICKS,
-            "ticksuffix": TIMES,
-            "fixedrange": True,
-            "zeroline": False,
-        },
-        yaxis={
-            **rows_axis([f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)]),
-            "automargin": True,
-        },
+        xaxis=axis(
+            f"ratio to {reference}, logarithmic; less is better",
+            type="log",
+            tickvals=_RATIO_TICKS,
+            ticksuffix=TIMES,
+        ),
+        yaxis=rows_axis([f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)], automargin=True),
         shapes=[line_at_one("x")],
         showlegend=True,
-        legend={"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0},
+        legend=legend_above(),
         margin={"l": 8, "r": 16, "t": 64, "b": 48},
     )
     return figure.plain()
