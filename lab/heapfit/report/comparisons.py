@@ -18,10 +18,10 @@ from heapfit.report.labels import (
     setting_levels,
     varied,
 )
-from heapfit.report.results import UNDECIDED, Results
+from heapfit.report.results import UNDECIDED, Results, verdict_text
 from heapfit.report.tables import Cell, Row, Table
 from heapfit.statistics.letters import letters
-from heapfit.text import DASH, TIMES, Scale, capitalised, ratio
+from heapfit.text import DASH, TIMES, Scale, capitalised
 
 _DECIMALS = 3
 _OVERALL = "all settings"
@@ -41,7 +41,7 @@ def letters_tables(results: Results, metric: Metric, scale: Scale) -> list[Table
     across = factors[0].name if factors else CORES
     tables: dict[tuple[tuple[str, str], ...], dict[str, Setting]] = {}
     for setting in results.settings:
-        if results.standing(setting, metric) is not None:
+        if results.outcome(setting, metric) is not None:
             levels = setting_levels(setting)
             at = tuple((f.name, levels[f.name]) for f in factors if f.name != across)
             tables.setdefault(at, {})[levels[across]] = setting
@@ -83,22 +83,18 @@ def _letters_table(
 def _letters(results: Results, metric: Metric, setting: Setting) -> dict[str, tuple[str, bool]]:
     """The letters of each allocator that is compared, the worst first, and whether no other is
     shown to be better."""
-    standing = results.standing(setting, metric)
-    if standing is None:
+    outcome = results.outcome(setting, metric)
+    if outcome is None:
         return {}
-    names = [
-        name
-        for name in reversed(results.ranked(setting, metric))
-        if name in (standing.best, *standing.tied, *standing.behind, *standing.ahead)
-    ]
+    names = outcome.compared[::-1]
     different = [
         (first, second)
         for first, second in combinations(range(len(names)), 2)
-        if (each := results.verdict(setting, metric, names[first], names[second])) and each.shown
+        if (each := outcome.verdicts.get((names[first], names[second]))) and each.shown
     ]
     found = letters(range(len(names)), different)
     return {
-        name: (mark, name not in standing.beaten) for name, mark in zip(names, found, strict=True)
+        name: (mark, name not in outcome.beaten) for name, mark in zip(names, found, strict=True)
     }
 
 
@@ -153,15 +149,10 @@ def _column(verdict: Verdict) -> str:
 
 
 def _ratio_cell(verdict: Verdict, scale: Scale) -> Cell:
-    low, high = verdict.low, verdict.high
-    is_ratio = verdict.subject == "ratio"
-
-    def shown(value: float, sign: str = "") -> str:
-        return ratio(value, sign, _DECIMALS) if is_ratio else scale.difference(value)
-
+    found = verdict_text(verdict, scale, TIMES, _DECIMALS)
     return Cell(
-        text=("" if verdict.shown else UNDECIDED) + shown(verdict.estimate, TIMES),
-        interval="" if low is None or high is None else f"{shown(low)} {DASH} {shown(high)}",
+        text=("" if verdict.shown else UNDECIDED) + found.estimate,
+        interval=f"{found.low} {DASH} {found.high}" if found.low else "",
         p=p_text(verdict.p),
     )
 

@@ -27,11 +27,10 @@ from heapfit.records import (
     Setting,
     Study,
     Summary,
-    Verdict,
 )
 from heapfit.report import figures, papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables, ratio_table
-from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, by_setting
 from heapfit.report.interaction import Interaction, interactions
 from heapfit.report.labels import (
     explained,
@@ -52,7 +51,7 @@ from heapfit.report.tables import Table
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
 from heapfit.study import command_line
-from heapfit.text import DASH, PAGE_DIGITS, TIMES, Scale, counted, join_words, ratio, visible
+from heapfit.text import PAGE_DIGITS, TIMES, counted, join_words, visible
 
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000
@@ -78,17 +77,6 @@ class FindingSection:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One allocator's line in a table, of one metric: shown texts, and what sorting goes by."""
-
-    allocator: str
-    cell: ShownCell | None
-    interval: str = ""
-    ratio_interval: str = ""
-    ratio_values: tuple[float | str, float | str] = ("", "")  # of the ratio, of its lower bound
-
-
-@dataclass(frozen=True)
 class Panel:
     """One metric in one setting: a figure, its description in words, its table.
 
@@ -98,7 +86,7 @@ class Panel:
     constant: str | None
     figure: dict[str, Any] | None
     alternative: str
-    rows: list[Row]
+    rows: list[tuple[str, ShownCell | None]]  # by allocator
 
 
 def page(reading: Reading) -> str:
@@ -129,8 +117,7 @@ def page(reading: Reading) -> str:
         deployment=recommendation.deployment(study, advice),
         findings=_finding_sections(reading, analysed),
         letters_legend=LEGEND.format(study.noun),
-        checks=_checks,
-        conclusions=_conclusions(results),
+        conclusions=by_setting(results),
         overviews=[_overview(results, each) for each in results.settings if results.metrics],
         metrics=results.metrics,
         units={m.name: results.scale(m, PAGE_DIGITS).unit for m in results.metrics},
@@ -144,7 +131,9 @@ def page(reading: Reading) -> str:
         machine=machine_facts(study.machine),
         has_intervals=results.has_intervals,
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
-        differences=DIFFERENCES.format(results.baseline) if results.has_differences else None,
+        differences=DIFFERENCES.format(results.baseline)
+        if results.compared_by_difference
+        else None,
         thinned=_thinned(cells, most),
         generator=f"heapfit {study.heapfit_version}",
     )
@@ -161,19 +150,6 @@ def _factors(study: Study) -> list[tuple[str, str]]:
     held = [(name, [level]) for name, level in study.parameters.items()]
     return [
         (factor_title(name), ", ".join(map(level_text, levels))) for name, levels in varied + held
-    ]
-
-
-def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
-    """The conclusions under their setting, which goes unsaid where there is one only."""
-    if not results.metrics:
-        return [("", [NOTHING])]
-    if said := alone(results):
-        return [("", said)]
-    several = len(results.settings) > 1
-    return [
-        (setting_label(setting) if several else "", sentences)
-        for setting, sentences in by_setting(results)
     ]
 
 
@@ -219,21 +195,6 @@ def _finding_sections(reading: Reading, metrics: Sequence[Metric]) -> list[Findi
     return made
 
 
-def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:
-    """Each assumption: what it says, the test as measured, the test on the scale of the analysis.
-
-    The last is empty where both are the same scale."""
-    before, after = (
-        {check.assumption: papers.check_sentence(check) for check in checks}
-        for checks in (analysis.checks_before, analysis.checks)
-    )
-    transformed = analysis.transform.exponent != 1
-    return [
-        (papers.ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
-        for each in dict.fromkeys([*before, *after])
-    ]
-
-
 # ------------------------------------------------------------------- the trials
 
 
@@ -267,10 +228,12 @@ def _thinned(cells: Cells, most_points: int) -> str | None:
     )
 
 
-def _overview(results: Results, setting: Setting) -> tuple[str, list[list[Row]]]:
+def _overview(
+    results: Results, setting: Setting
+) -> tuple[str, list[tuple[str, list[ShownCell | None]]]]:
     """The title and the rows of a table of every allocator by every metric."""
     return setting_label(setting), [
-        [_row(results, metric, setting, name) for metric in results.metrics]
+        (name, [_cell(results, metric, setting, name) for metric in results.metrics])
         for name in results.ranked(setting, results.metrics[0])
     ]
 
@@ -283,9 +246,9 @@ def _panels(
     for setting in results.settings:
         if not results.estimates(setting, metric):
             continue
-        rows = [_row(results, metric, setting, name) for name in results.allocators]
+        rows = [(name, _cell(results, metric, setting, name)) for name in results.allocators]
         constant = results.constant(setting, metric)
-        medians = ", ".join(f"{row.allocator} {row.cell.median}" for row in rows if row.cell)
+        medians = ", ".join(f"{name} {cell.median}" for name, cell in rows if cell)
         title = setting_label(setting)
         figure = None
         if constant is None:
@@ -303,33 +266,8 @@ def _panels(
     return panels
 
 
-def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
-    cell = results.shown(setting, metric, name, PAGE_DIGITS, TIMES, _RATIO_DECIMALS)
-    if cell is None:
-        return Row(name, None)
-    verdict = results.against_baseline(setting, metric, name)
-    values: tuple[float | str, float | str] = (1.0 if name == results.baseline else "", "")
-    if verdict is not None:
-        values = verdict.estimate, "" if verdict.low is None else verdict.low
-    return Row(
-        allocator=name,
-        cell=cell,
-        interval=_between(cell.low, cell.high) if cell.estimate.low < cell.estimate.high else "",
-        ratio_interval=_ratio_interval(verdict, results.scale(metric, PAGE_DIGITS)),
-        ratio_values=values,
-    )
-
-
-def _ratio_interval(verdict: Verdict | None, scale: Scale) -> str:
-    if verdict is None or verdict.low is None or verdict.high is None:
-        return ""
-    if verdict.subject == "difference":
-        return _between(scale.difference(verdict.low), scale.difference(verdict.high))
-    return _between(*(ratio(bound, "", _RATIO_DECIMALS) for bound in (verdict.low, verdict.high)))
-
-
-def _between(low: str, high: str) -> str:
-    return f"{low} {DASH} {high}"
+def _cell(results: Results, metric: Metric, setting: Setting, name: str) -> ShownCell | None:
+    return results.shown(setting, metric, name, PAGE_DIGITS, TIMES, _RATIO_DECIMALS)
 
 
 # ------------------------------------------------------------------- a study of many parts

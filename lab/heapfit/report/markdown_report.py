@@ -121,7 +121,7 @@ def _table(results: Results, setting: Setting) -> str:
         f"{escape(results.baseline)}, with {escape(UNDECIDED)} where no difference is shown; the "
         "ratio of the best mean of each column in bold."
     )
-    if results.has_differences:
+    if results.compared_by_difference:
         caption += f" {escape(DIFFERENCES.format(results.baseline))}"
     if results.has_mere_ranges:
         caption += f" {escape(MERE_RANGES)}"

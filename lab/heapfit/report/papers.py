@@ -26,16 +26,16 @@ from heapfit.text import TIMES, Scale, counted, join_words, percent, visible
 # Rows of the table that are no effect.
 _NO_EFFECT = ("block", "machine", "residual", "total")
 
-ASSUMPTIONS = {
+_ASSUMPTIONS = {
     "normality": "residuals are normally distributed",
     "equal-variance": "all cells scatter alike",
 }
 
 
-def source_label(source: str) -> str:
+def _source_label(source: str) -> str:
     """Return a row's name: factors without their kind, an interaction with a multiplication sign.
 
-    >>> source_label("allocator:option.huge_pages").split()[::2]
+    >>> _source_label("allocator:option.huge_pages").split()[::2]
     ['allocator', 'huge_pages']
     """
     return f" {TIMES} ".join(factor_label(part) for part in source.split(":"))
@@ -50,7 +50,7 @@ def anova_table(analysis: Analysis) -> Table:
         columns=["DF", "SS", "MS", "F", "p", "partial η² (interval)"],
         rows=[
             Row(
-                source_label(row.source),
+                _source_label(row.source),
                 [
                     Cell(f"{row.df:g}"),
                     Cell(f"{row.sum_sq:.4g}"),
@@ -87,7 +87,7 @@ def _is_significant(row: AnovaRow) -> bool:
     return row.p is not None and row.p < SIGNIFICANT
 
 
-def anova_sentence(analysis: Analysis) -> str:
+def _anova_sentence(analysis: Analysis) -> str:
     """Return which factors matter, the strongest first, and whether the best allocator depends on
     the others."""
     rows = _effects(analysis.anova)
@@ -129,7 +129,7 @@ def anova_short(analysis: Analysis) -> list[str]:
         " ".join(
             filter(
                 None,
-                (f"{source_label(row.source)}:", _f_with_freedom(row, residual), p_text(row.p)),
+                (f"{_source_label(row.source)}:", _f_with_freedom(row, residual), p_text(row.p)),
             )
         )
         for row in _effects(rows)
@@ -139,9 +139,9 @@ def anova_short(analysis: Analysis) -> list[str]:
 def sentences(analysis: Analysis, replicates: int) -> list[str]:
     """Return everything that is to be said of an analysis before its numbers."""
     said = [
-        anova_sentence(analysis),
-        checks_sentence(analysis),
-        power_sentence(analysis.power, replicates),
+        _anova_sentence(analysis),
+        _checks_sentence(analysis),
+        _power_sentence(analysis.power, replicates),
         visible(analysis.left_out),
     ]
     return [sentence for sentence in said if sentence]
@@ -162,14 +162,29 @@ def transform_sentence(analysis: Analysis) -> str:
     )
 
 
-def check_sentence(check: AssumptionCheck) -> str:
+def _check_sentence(check: AssumptionCheck) -> str:
     verdict = "is rejected" if check.rejected else "is not rejected"
     return f"{check.test}, {p_text(check.p)}: {verdict}"
 
 
-def checks_sentence(analysis: Analysis) -> str:
+def assumptions(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Each assumption: what it says, the test as measured, the test on the scale of the analysis.
+
+    The last is empty where both are the same scale."""
+    before, after = (
+        {check.assumption: _check_sentence(check) for check in found}
+        for found in (analysis.checks_before, analysis.checks)
+    )
+    transformed = analysis.transform.exponent != 1
+    return [
+        (_ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
+        for each in dict.fromkeys([*before, *after])
+    ]
+
+
+def _checks_sentence(analysis: Analysis) -> str:
     """Return whether the analysis stands on firm ground, in one sentence."""
-    failing = [ASSUMPTIONS[check.assumption] for check in analysis.checks if check.rejected]
+    failing = [_ASSUMPTIONS[check.assumption] for check in analysis.checks if check.rejected]
     if not analysis.checks:
         return ""
     if not failing:
@@ -177,7 +192,7 @@ def checks_sentence(analysis: Analysis) -> str:
     return f"It does not hold that {join_words(failing)}; the verdicts do not need it."
 
 
-def power_sentence(note: PowerNote, replicates: int) -> str:
+def _power_sentence(note: PowerNote, replicates: int) -> str:
     """Return how many replicates a small difference needs."""
     scatter = f"A trial scatters by {percent(note.residual_cv)}"
     aim = f"a difference of {percent(note.effect)} with {percent(note.power)} power"
@@ -196,7 +211,7 @@ def power_sentence(note: PowerNote, replicates: int) -> str:
 
 def _with_share(row: AnovaRow) -> str:
     """A factor with the share of the scatter that it explains."""
-    name = source_label(row.source)
+    name = _source_label(row.source)
     return name if row.eta_sq is None else f"{name} (partial η² {row.eta_sq:.2f})"
 
 

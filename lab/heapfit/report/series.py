@@ -59,21 +59,16 @@ def part_label(figure: FigureDefinition, part: str) -> str:
 
 def _columns(summary: SeriesSummary) -> list[str]:
     """Return the allocators in the order of the tables, by the first figure."""
-    subject = summary.series.definition.subject
+    names = [each.name for each in summary.series.allocators]
     combined = summary.figures[0].combined if summary.figures else {}
-    return _in_order([each.name for each in summary.series.allocators], combined, subject)
-
-
-def _ranked(figure: PeerComparison, subject: str) -> list[str]:
-    """Return the allocators that `figure` has a ratio of, in the order of its own table."""
-    names = list(dict.fromkeys(name for row in figure.ratios.values() for name in row))
-    return _in_order(names, figure.combined, subject)
+    return _in_order(names, combined, summary.series.definition.subject)
 
 
 def _in_order(names: Sequence[str], combined: Mapping[str, Combined], subject: str) -> list[str]:
-    def place(name: str) -> tuple[bool, bool, float]:
-        known = name in combined
-        return (name != subject, not known, combined[name].geometric_mean if known else 0.0)
+    """Return the subject, then the others by their means, those without a mean last."""
+
+    def place(name: str) -> tuple[bool, float]:
+        return name != subject, combined[name].geometric_mean if name in combined else math.inf
 
     return sorted(names, key=place)
 
@@ -83,8 +78,11 @@ def ratio_tables(summary: SeriesSummary) -> list[Table]:
     definition, every = summary.series.definition, _columns(summary)
     tables = []
     for figure in summary.figures:
-        own = _ranked(figure, definition.subject_of(figure.definition))
-        order = own if figure.definition.experiments else every
+        order = every
+        if figure.definition.experiments:  # which compare some of the allocators
+            compared = dict.fromkeys(name for row in figure.ratios.values() for name in row)
+            subject = definition.subject_of(figure.definition)
+            order = _in_order(list(compared), figure.combined, subject)
         tables += [_ratio_table(figure, order)] if figure.ratios else []
     return tables
 
@@ -131,34 +129,40 @@ def _uncombined(summary: SeriesSummary) -> Iterator[tuple[str, list[str], dict[s
 def _metric_table(
     parts: Mapping[str, Summary], metric: str, order: list[str], prefix: str
 ) -> Table:
-    lines = [
-        line
-        for workload, each in parts.items()
-        if (line := _medians(each, metric, workload, order)) is not None
-    ]
-    return Table(f"{prefix}{_label(parts, metric)}", _WORKLOAD, order, lines, [])
+    metrics = {each.name: each for part in parts.values() for each in part.study.metrics}
+    label = metrics[metric].label if metric in metrics else metric
+    rows = (_medians(each, metric, workload, order) for workload, each in parts.items())
+    return Table(f"{prefix}{label}", _WORKLOAD, order, [row for row in rows if row])
 
 
 def _ratio_table(figure: PeerComparison, order: list[str]) -> Table:
     known = figure.combined
-    lines = []
-    for workload, ratios in figure.ratios.items():
-        best = min(ratios.values())
-        cells = [
-            Cell(shown_ratio(ratios[name]), ratios[name] == best) if name in ratios else Cell()
-            for name in order
-        ]
-        lines.append(Row(part_label(figure.definition, workload), cells, workload))
     totals = [
         Row(label, [Cell(show(known[name])) if name in known else Cell() for name in order])
         for label, show in _TOTALS.items()
     ]
-    has_content = [row for row in totals if any(cell.text for cell in row.cells)]
-    subject = figure.definition.subject
-    return Table(figure.definition.title, _WORKLOAD, order, lines, has_content, subject)
+    return Table(
+        title=figure.definition.title,
+        corner=_WORKLOAD,
+        columns=order,
+        rows=[
+            Row(part_label(figure.definition, part), _ratio_cells(ratios, order), part)
+            for part, ratios in figure.ratios.items()
+        ],
+        totals=[row for row in totals if any(cell.text for cell in row.cells)],
+        subject=figure.definition.subject,
+    )
 
 
-def _interval_of_mean(combined: Combined) -> str:
+def _ratio_cells(ratios: Mapping[str, float], order: Sequence[str]) -> list[Cell]:
+    best = min(ratios.values())
+    return [
+        Cell(shown_ratio(ratios[name]), is_best=ratios[name] == best) if name in ratios else Cell()
+        for name in order
+    ]
+
+
+def _interval(combined: Combined) -> str:
     if combined.low is None:
         return ""
     return f"{shown_ratio(combined.low)}{DASH}{shown_ratio(combined.high)}"
@@ -167,7 +171,7 @@ def _interval_of_mean(combined: Combined) -> str:
 # What stands below a table of ratios.
 _TOTALS: dict[str, Callable[[Combined], str]] = {
     GEOMETRIC_MEAN: lambda each: shown_ratio(each.geometric_mean),
-    "95 % interval": _interval_of_mean,
+    "95 % interval": _interval,
     "best": lambda each: shown_ratio(each.best),
     "worst": lambda each: shown_ratio(each.worst),
 }
@@ -177,9 +181,9 @@ def _probe_table(summary: Summary, order: list[str]) -> Table:
     study = summary.study
     own = [metric.name for metric in study.workload.metrics]
     wanted = dict.fromkeys([study.primary_metric, *own, RESIDENT_PEAK])
-    lines = [_medians(summary, name, None, order) for name in wanted]
+    rows = (_medians(summary, name, None, order) for name in wanted)
     title = f"{study.title} ({study.name})"
-    return Table(title, "figure", order, [line for line in lines if line is not None], [])
+    return Table(title, "figure", order, [row for row in rows if row])
 
 
 def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -> Row | None:
@@ -191,7 +195,7 @@ def _medians(summary: Summary, name: str, label: str | None, order: list[str]) -
     scale = scale_for(metric.unit, [each.median for each in found.values()], TERMINAL_DIGITS)
     best = _best_medians(found, metric)
     cells = [
-        Cell(scale.number(found[each].median), each in best) if each in found else Cell()
+        Cell(scale.number(found[each].median), is_best=each in best) if each in found else Cell()
         for each in order
     ]
     return Row(f"{label or metric.label}{scale.suffix}", cells, label)
@@ -203,11 +207,6 @@ def _best_medians(found: Mapping[str, Estimate], metric: Metric) -> set[str]:
     best = min(medians) if metric.better == "lower" else max(medians)
     names = {name for name, each in found.items() if each.median == best}
     return names if len(names) < len(found) else set()
-
-
-def _label(parts: Mapping[str, Summary], name: str) -> str:
-    metrics = (m for each in parts.values() for m in each.study.metrics)
-    return next((metric.label for metric in metrics if metric.name == name), name)
 
 
 # ---------------------------------------------------------------- in words
@@ -331,9 +330,10 @@ def _subject(figure: PeerComparison, subject: str) -> str:
     if combined is None:
         return f"{visible(subject)} has no figure."
     goals = figure.definition
+    interval = "" if combined.low is None else f" (95 % interval {_interval(combined)})"
     return (
         f"{visible(subject)} comes to {shown_ratio(combined.geometric_mean)} on the geometric mean"
-        f"{_interval(combined)}{_goal(combined.low, combined.high, goals.goal)}"
+        f"{interval}{_goal(combined.low, combined.high, goals.goal)}"
         f"{_best(combined, goals)}, "
         f"at worst to {shown_ratio(combined.worst)} on {_listed(goals, [combined.worst_workload])}"
         f"{_goal(combined.worst_low, combined.worst_high, goals.worst_goal)}."
@@ -347,12 +347,6 @@ def _best(combined: Combined, figure: FigureDefinition) -> str:
     on = _listed(figure, [combined.best_workload])
     goal = _goal(combined.best_low, combined.best_high, figure.best_goal)
     return f", at best to {shown_ratio(combined.best)} on {on}{goal}"
-
-
-def _interval(combined: Combined) -> str:
-    if combined.low is None:
-        return ""
-    return f" (95 % interval {shown_ratio(combined.low)} to {shown_ratio(combined.high)})"
 
 
 def _goal(low: float | None, high: float | None, goal: float | None) -> str:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting, Study
+from heapfit.records import Metric, Setting
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
 from heapfit.report.conclusions import NOTHING, alone, conclude, headline_metrics
@@ -36,10 +36,11 @@ from heapfit.report.terminal_text import (
     in_parts,
     new_table,
     print_line,
+    print_lines,
     print_problems,
 )
 from heapfit.statistics import analysed_metrics
-from heapfit.text import TERMINAL_DIGITS, capitalised, counted, join_words, visible
+from heapfit.text import TERMINAL_DIGITS, capitalised, counted, counted_range, join_words, visible
 
 _LONGEST_NAME = 24
 # More letters tables than this of one metric scroll the answer away.
@@ -70,15 +71,15 @@ def render(reading: Reading, console: Console) -> None:
         _print_recommendation(results, advice, console)
     if said := alone(results):
         console.print()
-        for line in said:
-            print_line(console, line, style="bold")
+        print_lines(console, said, style="bold")
     if len(results.settings) > 1:
         _print_analyses(reading, console)
     if len(results.settings) <= MOST_OPEN_SETTINGS or not advice:
         _print_settings(results, advice, console)
-    _print_variants(summary.study, console)
-    troubles = [each.sentence for each in problems(summary)] + remarks(summary)
-    print_problems(console, troubles)
+    if lines := explanations(summary.study.allocators):
+        console.print()
+        print_lines(console, lines, style="dim")
+    print_problems(console, [*(each.sentence for each in problems(summary)), *remarks(summary)])
     _print_deployment(reading, console)
 
 
@@ -92,23 +93,15 @@ def _print_deployment(reading: Reading, console: Console) -> None:
         console.print(Text(f"{INDENT}{encodable(line, console)}"), soft_wrap=True)
 
 
-def _print_variants(study: Study, console: Console) -> None:
-    lines = explanations(study.allocators)
-    if lines:
-        console.print()
-    for line in lines:
-        print_line(console, line, style="dim")
-
-
 def _print_settings(results: Results, advice: Advice | None, console: Console) -> None:
     """Print a table for each setting, with conclusions where no recommendation has said them."""
     columns: list[_Column] = []
     is_said = bool(alone(results) or (advice and not results.study.programs))
     for setting in results.settings if results.metrics else []:
         columns = _print_table(results, setting, advice, console)
-        for metric in [] if is_said else headline_metrics(results):
-            said = conclude(results, setting, metric)
-            print_line(console, said, style="bold")
+        if not is_said:
+            said = (conclude(results, setting, metric) for metric in headline_metrics(results))
+            print_lines(console, said, style="bold")
     if results.metrics:
         _print_legend(results, [column.metric for column in columns], console)
     else:
@@ -187,10 +180,10 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     baseline = visible(results.baseline)
     counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
-    trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
+    median = f"The median of {counted_range(fewest, most, 'trial')}"
     interval = ", with its 95 % interval" if results.has_intervals else ""
     changes = f", and the change of the mean from {baseline}{interval}"
-    lines = [f"The median of {trials}{changes if results.summary.verdicts else ''}."]
+    lines = [f"{median}{changes if results.summary.verdicts else ''}."]
     if any(
         results.undecided(setting, metric, name)
         for setting in results.settings
@@ -203,8 +196,7 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     if hidden := [visible(each.label) for each in results.metrics if each not in shown]:
         more = counted(len(hidden), "more metric")
         lines.append(f"{more} in the page or a wider terminal: {join_words(hidden)}.")
-    for line in lines:
-        print_line(console, line, style="dim")
+    print_lines(console, lines, style="dim")
 
 
 # --------------------------------------------------- the findings over all settings
@@ -223,8 +215,7 @@ def _print_recommendation(results: Results, advice: Advice, console: Console) ->
     weights = recommendation.weights_text(advice)
     lines = [f"Costs are ratios to the best; weights: {weights}."]
     lines += [f"{capitalised(recommendation.UNBEATEN)}."] if several else []
-    for line in (*lines, *map(visible, advice.notes)):
-        print_line(console, line, style="dim")
+    print_lines(console, [*lines, *map(visible, advice.notes)], style="dim")
 
 
 def _print_ranking(results: Results, advice: Advice, console: Console) -> None:
@@ -284,9 +275,8 @@ def _print_analysis(results: Results, analysis: Analysis, console: Console) -> N
     print_line(
         console, "As papers do it, by an analysis of variance (the report has more):", style="dim"
     )
-    said = papers.sentences(analysis, results.study.replicates)
-    for line in [*said, *papers.anova_short(analysis)]:
-        print_line(console, f"{INDENT}{line}", style="dim")
+    said = [*papers.sentences(analysis, results.study.replicates), *papers.anova_short(analysis)]
+    print_lines(console, (f"{INDENT}{line}" for line in said), style="dim")
     console.print()
 
 
@@ -316,10 +306,8 @@ def render_series(reading: SeriesReading, console: Console) -> None:
             console.print()
             console.print(part)
     console.print()
-    for line in series.conclusions(summary):
-        print_line(console, line, style="bold")
-    for name, line in series.recommendations(reading):
-        print_line(console, f"{visible(name)}: {line}", style="bold")
-    for line in [*explanations(summary.series.allocators), *series.notes(summary)]:
-        print_line(console, line, style="dim")
+    recommended = [f"{visible(name)}: {line}" for name, line in series.recommendations(reading)]
+    print_lines(console, [*series.conclusions(summary), *recommended], style="bold")
+    notes = [*explanations(summary.series.allocators), *series.notes(summary)]
+    print_lines(console, notes, style="dim")
     print_problems(console, series.troubles(summary))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console
@@ -26,13 +26,17 @@ def print_line(console: Console, line: str, style: str = "") -> None:
     console.print(Text(encodable(line, console), style=style))
 
 
+def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None:
+    for line in lines:
+        print_line(console, line, style)
+
+
 def print_problems(console: Console, lines: Sequence[str]) -> None:
     """Print what went wrong, if anything did."""
     if lines:
         console.print()
         print_line(console, "Problems", style="bold")
-    for line in lines:
-        print_line(console, f"{INDENT}! {line}")
+    print_lines(console, (f"{INDENT}! {line}" for line in lines))
 
 
 def new_table() -> RichTable:
