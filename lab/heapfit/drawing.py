@@ -175,8 +175,12 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
 
 def rows_axis(labels: Sequence[str], **more: Any) -> dict[str, Any]:
     """An upright axis with a row for each label, the first on top."""
-    ticks = {"tickvals": list(range(len(labels))), "ticktext": list(labels)}
-    return axis(range=[len(labels) - 0.5, -0.5], **ticks, **more)
+    return axis(
+        range=[len(labels) - 0.5, -0.5],
+        tickvals=list(range(len(labels))),
+        ticktext=list(labels),
+        **more,
+    )
 
 
 def name_beside(text: str, x: float, y: float, colour: str, **place: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def _places(lines: Sequence[str]) -> Iterator[tuple[str, Place | None]]:
         # Either may be unknown: a linker need not give a file a build ID.
         ids = {noted.get(path, ""), build_id(path)} - {""}
         is_another = len(ids) > 1
-        frames = []
+        frames: list[Frame] = []
         if not is_another and Path(path).is_file():
             frames = [f for f in files.inlined(path, int(offset, 16)) if f.function is not None]
         yield line, Place(path, offset, is_another, frames)
