@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from heapfit.records import Metric
+from heapfit.records import Estimate, Metric
 from heapfit.text import Scale, visible
 
 Floats = NDArray[np.float64]
@@ -73,6 +73,10 @@ class Look:
     symbol: str
     character: str
     dash: str
+
+    def marker(self, size: int, *, is_open: bool = False) -> dict[str, Any]:
+        symbol = f"{self.symbol}-open" if is_open else self.symbol
+        return {"symbol": symbol, "size": size, "color": self.colour}
 
 
 class Figure:
@@ -163,15 +167,55 @@ def widened(low: float, high: float, share: float) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def rows_axis(labels: Sequence[str]) -> dict[str, Any]:
+def axis(title: str = "", **more: Any) -> dict[str, Any]:
+    """An axis that no mouse moves, with a title that is already safe."""
+    shown = {"title": titled(title)} if title else {}
+    return {**shown, "fixedrange": True, "zeroline": False, **more}
+
+
+def rows_axis(labels: Sequence[str], **more: Any) -> dict[str, Any]:
     """An upright axis with a row for each label, the first on top."""
+    return axis(
+        range=[len(labels) - 0.5, -0.5],
+        tickvals=list(range(len(labels))),
+        ticktext=list(labels),
+        **more,
+    )
+
+
+def name_beside(text: str, x: float, y: float, colour: str, **place: Any) -> dict[str, Any]:
+    """A name, already safe, to the right of a mark, with a thin line to it."""
+    line = {"showarrow": True, "arrowhead": 0, "arrowwidth": 0.8, "arrowcolor": colour}
+    return {"x": x, "y": drawn(y), "text": text, "xanchor": "left", **line, **place}
+
+
+def legend_above() -> dict[str, Any]:
+    return {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
+
+
+def error_bars(points: Sequence[Estimate | None], scale: Scale, **form: Any) -> dict[str, Any]:
+    """The intervals of the medians that there are."""
     return {
-        "range": [len(labels) - 0.5, -0.5],
-        "tickvals": list(range(len(labels))),
-        "ticktext": list(labels),
-        "fixedrange": True,
-        "zeroline": False,
+        "type": "data",
+        "symmetric": False,
+        "array": [_arm(p.high - p.median, scale) if p else 0 for p in points],
+        "arrayminus": [_arm(p.median - p.low, scale) if p else 0 for p in points],
+        **form,
     }
+
+
+def _arm(length: float, scale: Scale) -> float | None:
+    """The length of an interval's arm; none where it has no bound, which `median_text` says."""
+    return drawn(scale.scaled(length)) if math.isfinite(length) else None
+
+
+def median_text(of: str, point: Estimate, scale: Scale) -> str:
+    """What a median, `of` something, tells when it is pointed at."""
+    text = f"{of}<br>median {escaped(scale.text(point.median))}"
+    if point.low < point.high:
+        between = f"{scale.number(point.low)} to {scale.text(point.high)}"
+        text += f"<br>95 % interval {escaped(between)}"
+    return text
 
 
 def titled(text: str) -> dict[str, Any]:

@@ -15,40 +15,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from heapfit.pools.explanation import Module
-from heapfit.symbols import Frame, Symbols, build_id
+from heapfit.symbols import Files, Frame
 
-_PLACE = re.compile(r"(.*heapfit: {5})(/.+)\+(0x[0-9a-f]+)$")
+_PLACE = re.compile(r".*heapfit: {5}(/.+)\+(0x[0-9a-f]+)$")
 _ACT = re.compile(r".*heapfit: {3}(\w[\w ]*?) by thread (\d+):?$")
 _FILE = re.compile(r".*heapfit: {3}build ID of (/.+): ([0-9a-f]+)$")
 _SAID = re.compile(r".*heapfit: (\S.*)$")
-_WHOLE_FILE = 1 << 64
 
 
-class Places:
-    """Finds frames of offsets in files; each file is read once."""
+@dataclass(frozen=True)
+class Place:
+    """A place in a report. `rebuilt`: the file that is here now is another build."""
 
-    def __init__(self) -> None:
-        self._symbols: dict[str, Symbols] = {}
-        self._now: dict[str, str] = {}
-
-    def frames(self, path: str, offset: int) -> list[Frame]:
-        """Return the frames there, the innermost first; none where the file says nothing."""
-        if path not in self._symbols:
-            modules = [Module(path=path, base=0, end=_WHOLE_FILE)] if Path(path).is_file() else []
-            self._symbols[path] = Symbols(modules)
-        # A place is that of the call; symbols are asked for by where it returns to.
-        frames = self._symbols[path].inlined(offset + 1)
-        return [frame for frame in frames if frame.function is not None]
-
-    def is_another(self, path: str, noted: str) -> bool:
-        """Tell whether the file that is here now is not the build whose ID was noted."""
-        if path not in self._now:
-            self._now[path] = build_id(Path(path)) if Path(path).is_file() else ""
-        return bool(noted and self._now[path]) and self._now[path] != noted
+    file: str
+    offset: str  # hexadecimal
+    rebuilt: bool
+    frames: list[Frame]  # the innermost first; none where the file says nothing
 
 
 def _build_ids(lines: Sequence[str]) -> list[dict[str, str]]:
@@ -64,38 +51,49 @@ def _build_ids(lines: Sequence[str]) -> list[dict[str, str]]:
     return found[::-1]
 
 
+def _places(lines: Sequence[str]) -> Iterator[tuple[str, Place | None]]:
+    """Yield each line, and the place that it names, if it is one of a report's."""
+    files = Files()
+    build_id = cache(files.build_id)
+    for line, noted in zip(lines, _build_ids(lines), strict=True):
+        named = _PLACE.match(line)
+        if named is None:
+            yield line, None
+            continue
+        path, offset = named.groups()
+        # Either may be unknown: a linker need not give a file a build ID.
+        ids = {noted.get(path, ""), build_id(path)} - {""}
+        is_another = len(ids) > 1
+        frames: list[Frame] = []
+        if not is_another and Path(path).is_file():
+            frames = [f for f in files.inlined(path, int(offset, 16)) if f.function is not None]
+        yield line, Place(path, offset, is_another, frames)
+
+
 def explained(lines: Sequence[str]) -> Iterator[str]:
     """Yield each line, and behind a place its function and line, for each inlined call one; of a
     file that is another build by now, that it is."""
-    places = Places()
-    for line, noted in zip(lines, _build_ids(lines), strict=True):
-        place = _PLACE.match(line)
-        if place and places.is_another(place[2], noted.get(place[2], "")):
+    for line, place in _places(lines):
+        if place and place.rebuilt:
             yield f"{line}  (this file was rebuilt or replaced since)"
-            continue
-        frames = places.frames(place[2], int(place[3], 16)) if place else []
-        if not frames:
+        elif place and place.frames:
+            yield from (f"{line}  {frame.where}" for frame in place.frames)
+        else:
             yield line
-        for frame in frames:
-            yield f"{line}  {frame.where}"
 
 
 def reports(lines: Sequence[str]) -> list[dict[str, Any]]:
     """Return what each report says: its first line, and by act the thread and the stack."""
-    places = Places()
     found: list[dict[str, Any]] = []
-    for line, noted in zip(lines, _build_ids(lines), strict=True):
-        place, act, said = _PLACE.match(line), _ACT.match(line), _SAID.match(line)
+    for line, place in _places(lines):
+        act, said = _ACT.match(line), _SAID.match(line)
         if place and found and found[-1]["acts"]:
-            is_another = places.is_another(place[2], noted.get(place[2], ""))
-            frames = [] if is_another else places.frames(place[2], int(place[3], 16))
-            stack = found[-1]["acts"][-1]["stack"]
-            known: list[Frame | None] = list(frames) if frames else [None]
-            stack += [
+            known: list[Frame | None] = [*place.frames] or [None]
+            found[-1]["acts"][-1]["stack"] += [
                 {
-                    "file": place[2],
-                    "offset": place[3],
-                    "rebuilt": is_another,
+                    "file": place.file,
+                    "offset": place.offset,
+                    "rebuilt": place.rebuilt,
                     "function": frame and frame.function,
                     "source": frame and frame.file,
                     "line": frame and frame.line,

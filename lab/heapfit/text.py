@@ -57,6 +57,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def counted_range(fewest: int, most: int, noun: str) -> str:
+    """Return a range of numbers with their noun.
+
+    >>> counted_range(12, 15, "trial"), counted_range(15, 15, "trial")
+    ('12 to 15 trials', '15 trials')
+    """
+    return counted(most, noun) if fewest == most else f"{fewest:,} to {counted(most, noun)}"
+
+
 def capitalised(sentence: str) -> str:
     """Return the sentence with its first letter in upper case and the rest as it is."""
     return sentence[:1].upper() + sentence[1:]
@@ -266,13 +275,13 @@ def _decimals(smallest: float, digits: int) -> int:
     return min(max(digits - leading, 0), _MOST_DECIMALS)
 
 
-def ratio(value: float | None, sign: str = "x", decimals: int = 2) -> str:
-    """Return a ratio to the baseline, or nothing where there is none.
+def ratio(value: float, sign: str = "x", decimals: int = 2) -> str:
+    """Return a ratio with its sign.
 
     >>> ratio(0.8712)
     '0.87x'
     """
-    return "" if value is None else f"{value:.{decimals}f}{sign}"
+    return f"{value:.{decimals}f}{sign}"
 
 
 def bytes_text(value: int) -> str:

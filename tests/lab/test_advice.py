@@ -10,12 +10,10 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.findings import Advice
 from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
-from heapfit.report import html_report
-from heapfit.report.deployment import deployment
-from heapfit.report.findings_words import headline
+from heapfit.report import Reading, html_report
 from heapfit.report.pareto import pareto
-from heapfit.report.reading import find
-from heapfit.statistics import read, summarise
+from heapfit.report.recommendation import deployment, headline
+from heapfit.statistics import read
 from report_data import make_study, make_trials
 
 # What memory is a multiple of: whole bytes would be too little to matter.
@@ -174,4 +172,4 @@ def test_of_one_options_values_the_best_is_recommended_with_the_line_that_sets_i
     assert [each.allocator[-1] for each in advice.standings] == ["2", "3", "1"]
     [line] = deployment(made[0], advice)
     assert line.startswith("MALLOC_ARENA_MAX=2 ")
-    html_report.page(summarise(read(*made)), read(*made), find(read(*made)))
+    html_report.page(Reading(*made))

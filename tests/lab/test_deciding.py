@@ -16,10 +16,9 @@ from heapfit.advice.noise import WORTH
 from heapfit.findings import Advice, AssumptionCheck
 from heapfit.meaning import PROCESSOR, deciding_metrics
 from heapfit.records import Metric, Study, Trial
-from heapfit.report import html_report, json_report, markdown_report
-from heapfit.report.findings_words import headline, one_line
-from heapfit.report.reading import find
-from heapfit.statistics import read, summarise
+from heapfit.report import Reading, html_report, json_report, markdown_report
+from heapfit.report.recommendation import headline, one_line
+from heapfit.statistics import read
 from heapfit.statistics.deciding import MOST_PROCESSORS
 from heapfit.trial.tree import ProcessTree
 
@@ -54,7 +53,7 @@ def measured(
 
 
 def advised(made: tuple[Study, list[Trial]]) -> Advice:
-    advice = find(read(*made)).advice
+    advice = Reading(*made).advice
     assert advice is not None
     return advice
 
@@ -66,19 +65,18 @@ def test_on_a_busy_machine_the_processor_time_of_a_program_of_one_thread_decides
     assert headline(advice) == "Recommended: quick, by processor time"
     assert advice.metrics["time"] == PROCESSOR
     assert "uses one processor at a time" in one_line(advice)
-    readings = read(*made)
-    summary, findings = summarise(readings), find(readings)
-    assert [each.name for each in deciding_metrics(summary.study)] == [
+    reading = Reading(*made)
+    assert [each.name for each in deciding_metrics(reading.summary.study)] == [
         "wall_s",
         PROCESSOR,
         "peak_rss_bytes",
     ]
-    [shown] = [each for each in summary.verdicts if each.metric == PROCESSOR]
+    [shown] = [each for each in reading.summary.verdicts if each.metric == PROCESSOR]
     assert shown.turned().estimate == pytest.approx(1 / 1.15, rel=0.02)
     for written in (
-        html_report.page(summary, readings, findings),
-        markdown_report.dumps(summary, findings),
-        json_report.dumps(summary, findings),
+        html_report.page(reading),
+        markdown_report.text(reading),
+        json_report.text(reading),
     ):
         assert "Processor time" in written
 

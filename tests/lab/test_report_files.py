@@ -17,8 +17,9 @@ from conftest import Heapfit
 from heapfit.catalogue import load_allocators
 from heapfit.errors import HeapfitError
 from heapfit.files import write_text
-from heapfit.records import InstalledAllocator, Summary, WorkloadRun
+from heapfit.records import InstalledAllocator, WorkloadRun
 from heapfit.report import (
+    Reading,
     html_report,
     is_current,
     json_report,
@@ -26,9 +27,7 @@ from heapfit.report import (
     terminal,
     write_all,
 )
-from heapfit.report.deployment import deployment
-from heapfit.report.reading import Findings, find
-from heapfit.statistics import read, summarise
+from heapfit.report.recommendation import deployment
 from heapfit.study import Journal, note_look
 from markupsafe import escape
 from report_data import keep, make_study, make_trials
@@ -77,18 +76,18 @@ def test_reports_of_the_future_are_not_current(tmp_path: Path) -> None:
 SAYS_SO = ["perl", "-e", 'print "$ENV{LD_PRELOAD} $ENV{HEAPFIT_OPTIONS} it\'s"']
 
 
-def recommending(chosen: InstalledAllocator, command: list[str]) -> tuple[Summary, Findings]:
+def recommending(chosen: InstalledAllocator, command: list[str]) -> Reading:
     """A study of `command` that recommends `chosen`, which stands in heapfit's place."""
     made = make_study(("glibc", "heapfit"), cores=[1])
     workload = made.workload.model_copy(update={"run": WorkloadRun(command=command)})
     study = made.model_copy(update={"command": command, "workload": workload})
-    readings = read(study, make_trials(study))
-    findings = find(readings)
-    assert findings.advice is not None
-    assert findings.advice.recommended == "heapfit"
+    advice = Reading(study, make_trials(study)).advice
+    assert advice is not None
+    assert advice.recommended == "heapfit"
     renamed = study.model_copy(update={"allocators": [study.allocators[0], chosen]})
-    advice = findings.advice.model_copy(update={"recommended": chosen.name})
-    return summarise(read(renamed, [])), Findings(advice=advice)
+    reading = Reading(renamed, [])
+    reading.advice = advice.model_copy(update={"recommended": chosen.name})
+    return reading
 
 
 def test_what_is_recommended_runs_by_the_lines_that_are_shown(
@@ -103,20 +102,20 @@ def test_what_is_recommended_runs_by_the_lines_that_are_shown(
     installed = InstalledAllocator(
         name="heapfit", title=plain.title, version="0", library=library, options={"decay_ms": "10"}
     )
-    summary, findings = recommending(installed, SAYS_SO)
-    run, by_hand = deployment(summary.study, findings.advice)
+    reading = recommending(installed, SAYS_SO)
+    run, by_hand = deployment(reading.study, reading.advice)
     words = shlex.split(run)
     assert words[:4] == ["heapfit", "run", "--allocator", "heapfit:decay_ms=10"]
     said = f"{library} decay_ms:10 it's"
     assert run_heapfit(*words[1:]).stdout == said
     assert subprocess.check_output(["sh", "-c", by_hand], env=clean_environment, text=True) == said
-    assert json.loads(json_report.dumps(summary, findings))["deployment"] == [run, by_hand]
-    page = html_report.page(summary, read(summary.study, []), findings)
+    assert json.loads(json_report.text(reading))["deployment"] == [run, by_hand]
+    page = html_report.page(reading)
     assert f"<code>{escape(run)}<br>{escape(by_hand)}</code>" in page
     for line in (run, by_hand):
-        assert f"\n{line}\n" in markdown_report.dumps(summary, findings)
+        assert f"\n{line}\n" in markdown_report.text(reading)
         console = Console(file=io.StringIO(), width=60)
-        terminal.render(summary, console, findings)
+        terminal.render(reading, console)
         assert isinstance(console.file, io.StringIO)
         assert f"  {line}\n" in console.file.getvalue()
 
@@ -126,7 +125,7 @@ def test_markdown_tables_are_rectangular_whatever_the_names() -> None:
     study = make_study(
         allocators=["glibc", hostile], cores=[1], title="# <script>alert(1)</script>"
     )
-    text = markdown_report.dumps(summarise(read(study, make_trials(study))))
+    text = markdown_report.text(Reading(study, make_trials(study)))
     tables = [block for block in text.split("\n\n") if block.startswith("| allocator")]
     for table in tables:
         unescaped = [line.replace("\\|", "") for line in table.splitlines()]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from heapfit.records import Study, Trial, TrialStatus
-from heapfit.report import html_report
-from heapfit.statistics import read, summarise
+from heapfit.report import Reading, html_report
 from report_data import Faults, make_study, make_trials
 
 pytestmark = pytest.mark.full
@@ -43,8 +42,7 @@ class Elements(HTMLParser):
 
 def written(folder: Path, study: Study, trials: list[Trial]) -> Path:
     path = folder / "report.html"
-    readings = read(study, trials)
-    html_report.write(summarise(readings), readings, path)
+    path.write_text(html_report.page(Reading(study, trials)))
     return path
 
 

@@ -11,7 +11,7 @@ import pytest
 import report_data
 from heapfit.records import FigureDefinition, Series, StudyDefinition
 from heapfit.report import SeriesReading, write_series
-from heapfit.report.series_words import conclusions
+from heapfit.report.series import conclusions
 from heapfit.study.series import save_series
 from report_data import make_study, make_trials
 

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 from design_data import study_of, trial_of
 from heapfit import text
-from heapfit.records import Summary
+from heapfit.report import Reading
+from heapfit.report.comparisons import letters_tables
 from heapfit.report.conclusions import conclude, overall
-from heapfit.report.letters import grids
 from heapfit.report.problems import remarks
-from heapfit.report.results import Results
-from heapfit.statistics import read, summarise
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import TERMINAL_DIGITS, scale_for
 from report_data import METRICS, make_study, make_trials
@@ -19,7 +17,7 @@ from report_data import METRICS, make_study, make_trials
 WALL = METRICS[0]
 
 
-def summary_with(values: dict[str, list[float]]) -> Summary:
+def reading_of(values: dict[str, list[float]]) -> Reading:
     """A finished study of wall time in which each allocator gave exactly these values."""
     study = make_study(
         allocators=list(values),
@@ -34,19 +32,18 @@ def summary_with(values: dict[str, list[float]]) -> Summary:
         if trial.planned.block < len(own):
             figures = {"wall_s": own[trial.planned.block]}
             trials.append(trial.model_copy(update={"metrics": figures}))
-    return summarise(read(study, trials))
+    return Reading(study, trials)
 
 
 def conclusion(values: dict[str, list[float]]) -> str:
-    (line,) = overall(Results(summary_with(values)))
+    (line,) = overall(reading_of(values).results)
     return line
 
 
 def test_a_lead_that_rounds_to_nothing_is_told_to_more_digits() -> None:
     """Never "leads (1.00x)"; the cell has the same digits."""
     base = [10.0, 10.2, 10.1, 10.3, 10.0, 10.2, 10.1]
-    summary = summary_with({"glibc": base, "heapfit": [0.9984 * b for b in base]})
-    results = Results(summary)
+    results = reading_of({"glibc": base, "heapfit": [0.9984 * b for b in base]}).results
     [said] = overall(results)
     assert said == "On wall time, heapfit leads, ahead of all the others (0.998x of glibc)."
     scale = results.scale(WALL, TERMINAL_DIGITS)
@@ -60,7 +57,7 @@ def test_a_program_that_does_too_little_is_told(user: float, said: bool) -> None
         trial.model_copy(update={"metrics": {**trial.metrics, "user_s": user, "system_s": 0.003}})
         for trial in make_trials(study)
     ]
-    found = " ".join(remarks(summarise(read(study, trials))))
+    found = " ".join(remarks(Reading(study, trials).summary))
     assert ("The program takes 15 ms of processor time" in found) == said
 
 
@@ -132,8 +129,8 @@ def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_sca
         for block in range(10)
         for name, (mean, cv) in truth.items()
     ]
-    results = Results(summarise(read(study, trials)))
+    results = Reading(study, trials).results
     assert "noisy has the best mean; none of the others" in conclude(results, (1, ()), WALL)
-    [shown] = grids(results, WALL, results.scale(WALL, 4))
-    leaders = [name for name, [cell] in shown.rows if cell is not None and cell.leads]
+    [shown] = letters_tables(results, WALL, results.scale(WALL, 4))
+    leaders = [row.label for row in shown.rows if row.cells[0].is_best]
     assert leaders == ["noisy", "good"]

@@ -40,12 +40,12 @@ def show(
     _say_how_far(folder, [reading.summary], 1)
     more = beside(reading) if beside else {}
     if as_json and more:
-        report = json.loads(json_report.dumps(reading.summary, reading.findings))
+        report = json.loads(json_report.text(reading))
         print_json({**report, **more})
     elif as_json:
-        print(json_report.dumps(reading.summary, reading.findings), end="")
+        print(json_report.text(reading), end="")
     else:
-        terminal.render(reading.summary, results, reading.findings)
+        terminal.render(reading, results)
         results.print()
     if reading.blocks:
         note_look(folder, reading.blocks)
@@ -59,7 +59,7 @@ def show(
 def show_series(folder: Path, *, as_json: bool) -> Path:
     """Do the same for the study of many parts in `folder`."""
     _collect_no_cycles()
-    from heapfit.report import SeriesReading, series_files, series_terminal, write_series
+    from heapfit.report import SeriesReading, json_report, terminal, write_series
 
     reading = SeriesReading(folder)
     summary = reading.summary
@@ -67,9 +67,9 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     begun = [each for name, each in measured.items() if name not in summary.problems]
     _say_how_far(folder, begun, len(parts_of(summary.series)) - len(summary.problems))
     if as_json:
-        print(series_files.json_text(reading.summary, reading.findings), end="")
+        print(json_report.series_text(reading), end="")
     else:
-        series_terminal.render(reading.summary, results, reading.findings)
+        terminal.render_series(reading, results)
         results.print()
     page = write_series(reading, folder)
     say_page(page, as_json=as_json)

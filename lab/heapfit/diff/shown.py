@@ -10,19 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span
-from heapfit.report.markdown import bullets, escape, table
-from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line
+from heapfit.report.tables import bullets, escape, markdown_table
+from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line, print_lines
 from heapfit.text import DASH, counted, ratio, scale_for, visible
 
-_SAID = {
-    Change.SAME: "same",
-    Change.LESS: "less",
-    Change.MORE: "more",
-    Change.NEW: "new",
-    Change.GONE: "gone",
-    Change.UNCLEAR: "~",
-    Change.NOT_COMPARABLE: "not comparable",
-}
 _LEGEND = "~ the intervals overlap, or there are too few trials for one: no difference is shown"
 _UNCHANGED = "Nothing that is stored about program, machine and versions has changed."
 _HEAD = ("", "old", "new", "new/old", "")
@@ -30,7 +21,6 @@ _RATIOS = ("", "old", "new", "")
 _SITES_HEAD = ("", "old", "new", "by", "")
 # What is told of call sites, of each so many.
 _OF_SITES = ("live at the peak", "live at the end", "allocated")
-_OF_SITES_TITLE = "Call sites"
 _SITES_SHOWN = 8
 _CALLS_SHOWN = 3
 
@@ -39,15 +29,10 @@ Rows = list[list[str]]
 
 def show(diff: Diff, console: Console) -> None:
     """Print what `diff` holds, as wide as `console` is."""
-    for line in _names(diff):
-        print_line(console, line)
-    notes = diff.notes
+    print_lines(console, _names(diff))
+    print_lines(console, diff.notes, style="yellow")
     for title, head, rows in tables(diff):
         console.print()
-        if title.startswith(_OF_SITES_TITLE):
-            for note in notes:
-                print_line(console, note, style="yellow")
-            notes = []
         print_line(console, title, style="bold")
         console.print(_made(head, rows, console))
     shown = sum(len(figures) for name in _OF_SITES for _, figures in _shown_sites(diff, name))
@@ -59,8 +44,7 @@ def show(diff: Diff, console: Console) -> None:
         print_line(console, _LEGEND, style="dim")
         console.print()
     print_line(console, "What may be concluded", style="bold")
-    for each in diff.conclusions:
-        print_line(console, f"{INDENT}{each}")
+    print_lines(console, (f"{INDENT}{each}" for each in diff.conclusions))
 
 
 def _names(diff: Diff) -> list[str]:
@@ -74,14 +58,10 @@ def _names(diff: Diff) -> list[str]:
 
 def markdown(diff: Diff) -> str:
     """Return the same as Markdown."""
-    parts = ["# What has changed between two runs", bullets(_names(diff))]
-    notes = diff.notes
+    parts = ["# What has changed between two runs", bullets([*_names(diff), *diff.notes])]
     for title, head, rows in tables(diff):
-        if notes and title.startswith(_OF_SITES_TITLE):
-            parts += [bullets(notes)]
-            notes = []
         cells = [[escape(cell) for cell in row] for row in rows]
-        parts += [f"## {escape(title)}", table(head, cells)]
+        parts += [f"## {escape(title)}", markdown_table(head, cells)]
     parts += [escape(_LEGEND)] if _has_intervals(diff) else []
     parts += ["## What may be concluded", bullets(diff.conclusions)]
     return "\n\n".join(parts) + "\n"
@@ -89,8 +69,11 @@ def markdown(diff: Diff) -> str:
 
 def _has_intervals(diff: Diff) -> bool:
     """Whether anything is marked by ~, as no figure is that is counted."""
-    word = _SAID[Change.UNCLEAR]
-    return any(word in row for _, _, rows in tables(diff) for row in rows)
+    return any(each.change is Change.UNCLEAR for each in [*diff.figures, *diff.ratios])
+
+
+def _word(change: Change) -> str:
+    return "~" if change is Change.UNCLEAR else change.value
 
 
 def tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
@@ -101,13 +84,13 @@ def tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
         yield of or "In all", _HEAD, [_row(each) for each in figures]
     if diff.ratios:
         rows = [
-            [f"{each.of}: {each.name}", _between(each.old), _between(each.new), _SAID[each.change]]
+            [f"{each.of}: {each.name}", _between(each.old), _between(each.new), _word(each.change)]
             for each in diff.ratios
         ]
         yield "Ratio to the baseline of the same run", _RATIOS, rows
     for name in _OF_SITES:
         if rows := [_site_row(*each) for each in _shown_sites(diff, name)]:
-            yield f"{_OF_SITES_TITLE}: bytes {name}", _SITES_HEAD, rows
+            yield f"Call sites: bytes {name}", _SITES_HEAD, rows
 
 
 def _shown_sites(diff: Diff, name: str) -> list[tuple[str, list[Figure]]]:
@@ -130,7 +113,7 @@ def _site_row(site: str, figures: Sequence[Figure]) -> list[str]:
     changes = {each.change for each in figures}
     change = changes.pop() if len(changes) == 1 else Change.MORE if new > old else Change.LESS
     by = scale.difference_text(new - old)
-    return [site, scale.text(old), scale.text(new), by, _SAID[change]]
+    return [site, scale.text(old), scale.text(new), by, _word(change)]
 
 
 def _innermost(chain: str) -> str:
@@ -138,13 +121,13 @@ def _innermost(chain: str) -> str:
     return SITE_SEPARATOR.join(chain.split(SITE_SEPARATOR)[:_CALLS_SHOWN])
 
 
-def _row(figure: Figure, name: str = "") -> list[str]:
+def _row(figure: Figure) -> list[str]:
     values = [figure.old.value, figure.new.value]
     scale = scale_for(figure.unit, values)
     relative = ""
     if figure.change is not Change.NOT_COMPARABLE and all(values):
         relative = ratio(figure.new.value / figure.old.value)
-    return [name or figure.name, *map(scale.text, values), relative, _SAID[figure.change]]
+    return [figure.name, *map(scale.text, values), relative, _word(figure.change)]
 
 
 def _between(span: Span) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator
+from itertools import product
 from pathlib import Path
 
 from heapfit.diff.model import Change, Diff, Figure, Span, facts, figure
 from heapfit.meaning import is_of_program
 from heapfit.records import Identity, Metric, Setting, Study
 from heapfit.report import read
-from heapfit.report.described import machine_facts
+from heapfit.report.labels import machine_facts, setting_label
 from heapfit.report.results import FEWEST_TRIALS, Results
-from heapfit.report.settings import setting_label
 from heapfit.text import counted, join_words, visible
 
 # As many trials that are all alike show that a figure does not vary: of a figure with two values,
@@ -85,62 +85,55 @@ def _contents(identity: Identity) -> dict[str, str]:
     return {name: ", ".join(checksums) for name, checksums in found.items()}
 
 
-def _shared(old: Results, new: Results) -> Iterator[tuple[Setting, str]]:
-    for setting in old.settings:
-        for name in old.allocators if setting in new.settings else ():
-            if name in new.allocators:
-                yield setting, name
+def _shared(old: Results, new: Results) -> Iterator[tuple[Setting, str, Metric, Metric]]:
+    """Yield what both have: settings, allocators, and metrics that were measured in the same way,
+    as the old and as the new study knows them."""
+    others = {each.name: each for each in new.metrics}
+    pairs = [(each, others[each.name]) for each in old.metrics if each.name in others]
+    metrics = [(a, b) for a, b in pairs if (a.unit, a.source) == (b.unit, b.source)]
+    settings = [setting for setting in old.settings if setting in new.settings]
+    names = [name for name in old.allocators if name in new.allocators]
+    for setting, name, (metric, other) in product(settings, names, metrics):
+        yield setting, name, metric, other
 
 
 def _where(setting: Setting, name: str) -> str:
     return f"{visible(name)}, {setting_label(setting)}"
 
 
-def _metrics(old: Results, new: Results) -> list[tuple[Metric, Metric]]:
-    """The metrics of both that were measured in the same way."""
-    others = {each.name: each for each in new.metrics}
-    pairs = [(each, others[each.name]) for each in old.metrics if each.name in others]
-    return [(a, b) for a, b in pairs if (a.unit, a.source) == (b.unit, b.source)]
-
-
 def _figures(old: Results, new: Results) -> Iterator[Figure]:
-    for setting, name in _shared(old, new):
-        for metric, other in _metrics(old, new):
-            before = old.estimate(setting, metric, name)
-            after = new.estimate(setting, other, name)
-            if before is None or after is None:
-                continue
-            spans = [
-                Span(value=each.median, low=each.low, high=each.high) for each in (before, after)
-            ]
-            fewest = min(before.n, after.n)
-            repeated = fewest >= _FEWEST_ALIKE and all(
-                each.minimum == each.maximum for each in (before, after)
-            )
-            known = repeated or fewest >= FEWEST_TRIALS
-            of, own = _where(setting, name), is_of_program(metric)
-            yield figure(of, visible(metric.label), metric.unit, spans, known=known, own=own)
+    for setting, name, metric, other in _shared(old, new):
+        before = old.estimate(setting, metric, name)
+        after = new.estimate(setting, other, name)
+        if before is None or after is None:
+            continue
+        both = before, after
+        spans = [Span(value=each.median, low=each.low, high=each.high) for each in both]
+        fewest = min(before.n, after.n)
+        never_varies = all(each.minimum == each.maximum for each in both)
+        known = fewest >= (_FEWEST_ALIKE if never_varies else FEWEST_TRIALS)
+        of, own = _where(setting, name), is_of_program(metric)
+        yield figure(of, visible(metric.label), metric.unit, spans, known=known, own=own)
 
 
 def _ratios(old: Results, new: Results) -> Iterator[Figure]:
     """What each treatment is to the baseline in each run, of what is the machine's as well."""
     if old.baseline != new.baseline:
         return
-    for setting, name in _shared(old, new):
-        for metric, other in _metrics(old, new):
-            before = old.against_baseline(setting, metric, name)
-            after = new.against_baseline(setting, other, name)
-            if is_of_program(metric) or before is None or after is None:
-                continue
-            if {before.subject, after.subject} != {"ratio"}:
-                continue
-            if None in (before.low, before.high, after.low, after.high):
-                continue
-            spans = [
-                Span(value=each.estimate, low=each.low or 0.0, high=each.high or 0.0)
-                for each in (before, after)
-            ]
-            yield figure(_where(setting, name), visible(metric.label), "ratio", spans)
+    for setting, name, metric, other in _shared(old, new):
+        before = old.against_baseline(setting, metric, name)
+        after = new.against_baseline(setting, other, name)
+        if is_of_program(metric) or before is None or after is None:
+            continue
+        if {before.subject, after.subject} != {"ratio"}:
+            continue
+        if None in (before.low, before.high, after.low, after.high):
+            continue
+        spans = [
+            Span(value=each.estimate, low=each.low or 0.0, high=each.high or 0.0)
+            for each in (before, after)
+        ]
+        yield figure(_where(setting, name), visible(metric.label), "ratio", spans)
 
 
 # -------------------------------------------------------------- what it means

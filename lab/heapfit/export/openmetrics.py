@@ -26,7 +26,7 @@ from heapfit.live.records import LiveOption
 from heapfit.live.snapshot import Snapshot, take
 
 # Well below the ten seconds that a scraper waits.
-TIMEOUT_S = 2.0
+_TIMEOUT_S = 2.0
 _LEDGER_TIMEOUT_S = 6.0
 _AT_ONCE = 16
 _LABELS = ("pid", "command")
@@ -73,23 +73,20 @@ _Asked = tuple[Process, Snapshot | None]
 class LiveCollector(Collector):
     """Asks the processes that `find` returns, anew at each scrape."""
 
-    def __init__(
-        self, find: Find, timeout_s: float = TIMEOUT_S, *, with_ledgers: bool = False
-    ) -> None:
+    def __init__(self, find: Find, *, with_ledgers: bool) -> None:
         self._find = find
-        self._timeout_s = timeout_s
         self._with_ledgers = with_ledgers
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with a sample for each process that there is."""
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             asked = [each for each in pool.map(self._ask, self._find()) if each is not None]
-        return families(asked)
+        return _families(asked)
 
     def _ask(self, process: Process) -> _Asked | None:
         """Return what a process answers, nothing when it does not; None when it is gone."""
         try:
-            client = Client(process.pid, self._timeout_s)
+            client = Client(process.pid, _TIMEOUT_S)
             return process, take(client, _LEDGER_TIMEOUT_S if self._with_ledgers else None)
         except Gone:
             return None
@@ -97,7 +94,7 @@ class LiveCollector(Collector):
             return process, None
 
 
-def families(asked: list[_Asked]) -> Iterator[Metric]:
+def _families(asked: list[_Asked]) -> Iterator[Metric]:
     """Yield the metrics of processes that were asked."""
     yield _up(asked)
     answered = [snapshot for _, snapshot in asked if snapshot]

@@ -1,11 +1,10 @@
 """Show what a study found: in the terminal, as a page, as Markdown and as JSON.
 
-`reading.py` loads a study and has it summed up and analysed. `results.py` indexes the summary;
-`conclusions.py`, `findings_words.py`, `problems.py` and `drift.py` put into words what it means,
-`letters.py` and `differences.py` lay out what an analysis compares, `units.py` scales the numbers.
-The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json_report.py`) only lay that
-out, so all of them say the same. Figures are made on `drawing.py`. For a study of many parts the
-same are the modules `series_*.py`.
+`reading.py` loads a study and has it summed up and analysed. `results.py` indexes the summary.
+`conclusions.py`, `recommendation.py`, `papers.py` and `problems.py` put into words what it means,
+`comparisons.py` lays out who differs from whom, and `series.py` has all of that for a study of many
+parts. The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json_report.py`) only
+lay it out, so all of them say the same.
 """
 
 from __future__ import annotations
@@ -15,15 +14,7 @@ from pathlib import Path
 
 import heapfit
 from heapfit.files import write_text
-from heapfit.report import (
-    html_report,
-    json_report,
-    markdown_report,
-    series_files,
-    series_page,
-    series_terminal,
-    terminal,
-)
+from heapfit.report import html_report, json_report, markdown_report, terminal
 from heapfit.report.page import JSON_FILE, MARKDOWN_FILE, PAGE_FILE
 from heapfit.report.reading import Reading, SeriesReading, read
 from heapfit.study.journal import LOOKS_FILE, STUDY_FILE, TRIALS_FILE
@@ -37,8 +28,6 @@ __all__ = [
     "json_report",
     "markdown_report",
     "read",
-    "series_files",
-    "series_terminal",
     "terminal",
     "write_all",
     "write_reading",
@@ -57,11 +46,10 @@ def write_all(folder: Path) -> Path:
 
 def write_reading(reading: Reading, folder: Path) -> Path:
     """Make every report of a study that is read already."""
-    summary, findings = reading.summary, reading.findings
-    json_report.write(summary, folder / JSON_FILE, findings)
-    markdown_report.write(summary, folder / MARKDOWN_FILE, findings)
+    write_text(folder / JSON_FILE, json_report.text(reading))
+    write_text(folder / MARKDOWN_FILE, markdown_report.text(reading))
     page = folder / PAGE_FILE
-    html_report.write(summary, reading.readings, page, findings)
+    write_text(page, html_report.page(reading))
     return page
 
 
@@ -89,9 +77,8 @@ def write_series(reading: SeriesReading, folder: Path) -> Path:
     """
     for name, part in reading.parts.items():
         write_reading(part, folder / name)
-    summary, findings = reading.summary, reading.findings
-    write_text(folder / JSON_FILE, series_files.json_text(summary, findings))
-    write_text(folder / MARKDOWN_FILE, series_files.markdown_text(summary, findings))
+    write_text(folder / JSON_FILE, json_report.series_text(reading))
+    write_text(folder / MARKDOWN_FILE, markdown_report.series_text(reading))
     page = folder / PAGE_FILE
-    write_text(page, series_page.page(summary, findings))
+    write_text(page, html_report.series_page(reading))
     return page

@@ -9,27 +9,25 @@ from collections.abc import Iterator, Sequence
 
 from heapfit.meaning import deciding_metrics
 from heapfit.records import Metric, Setting, Study, Verdict
+from heapfit.report.labels import levels_label, setting_label, setting_levels, varied
 from heapfit.report.results import (
     FEWEST_TRIALS,
+    Outcome,
     Results,
-    Standing,
-    decimals_of,
+    verdict_text,
 )
-from heapfit.report.settings import levels_label, setting_label, setting_levels, varied
 from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
 from heapfit.text import (
     DASH,
     TERMINAL_DIGITS,
-    Scale,
     capitalised,
     counted,
+    counted_range,
     join_words,
-    ratio,
     scale_for,
     visible,
 )
 
-UNDECIDED = "~"
 MERE_RANGES = (
     f"Where fewer than {FEWEST_TRIALS} trials have a figure, the interval of a median is only "
     "their range, which holds the true median with less than 95 % confidence."
@@ -59,13 +57,12 @@ def conclude(results: Results, setting: Setting, metric: Metric) -> str:
     if len(estimates) == 1:
         only = visible(estimates[0].allocator)
         return f"Only {only} has a figure {where}: there is nothing to compare it with."
-    found = results.standing(setting, metric)
+    found = results.outcome(setting, metric)
     if found is None:
         return _too_few(results, setting, metric)
     if results.study.programs:
         return " ".join(_programs(results, setting, metric))
-    compared = [found.best, *found.tied, *found.behind, *found.ahead]
-    thin = [e.allocator for e in estimates if e.allocator not in compared]
+    thin = [e.allocator for e in estimates if e.allocator not in found.compared]
     absent = [
         name for name in results.allocators if results.estimate(setting, metric, name) is None
     ]
@@ -100,16 +97,11 @@ def _of_program(
 ) -> str:
     program, first = names
     label = mid_sentence(metric.label)
-    if verdict is None or verdict.low is None or verdict.high is None:
+    if verdict is None or not verdict.told:
         return f"Of {program} under {allocator}, too few trials tell anything on {label}."
-    if verdict.subject == "ratio":
-        decimals = decimals_of(verdict, 2)
-        figure = ratio(verdict.estimate, "x", decimals)
-        between = f"{verdict.low:.{decimals}f}{DASH}{verdict.high:.{decimals}f}"
-    else:
-        scale = results.scale(metric, TERMINAL_DIGITS)
-        figure = scale.difference_text(verdict.estimate)
-        between = f"{scale.difference(verdict.low)} to {scale.difference(verdict.high)}"
+    found = verdict_text(verdict, results.scale(metric, TERMINAL_DIGITS), "x", 2)
+    figure = found.with_unit
+    between = f"{found.low}{DASH if verdict.subject == 'ratio' else ' to '}{found.high}"
     if not verdict.shown:
         return (
             f"On {label}, {program} cannot be told apart from {first} under {allocator} "
@@ -146,7 +138,7 @@ def _settings(results: Results, metric: Metric) -> str:
         for setting in results.settings
     }
     where = f"On {mid_sentence(metric.label)}"
-    found = results.settings_standing(metric)
+    found = results.outcome_of_settings(metric)
     if found is None:
         return f"{where}, these few trials tell nothing: {FEWEST_BLOCKS} of each are needed."
     if found.alike:
@@ -159,9 +151,12 @@ def _settings(results: Results, metric: Metric) -> str:
             f"{where}, {best} has the best mean; none of the others can be told apart from it, "
             "though some differ from each other."
         )
-    known = results.between_settings(metric)
     scale = results.scale(metric, TERMINAL_DIGITS)
-    ahead = [f"{names[each]} ({_beside(known[each, found.best], scale)})" for each in found.behind]
+    shown = {
+        each: verdict_text(found.verdicts[each, found.best], scale, "x", 2).with_unit
+        for each in found.behind
+    }
+    ahead = [f"{names[each]} ({shown[each]})" for each in found.behind]
     tied = _some([names[each] for each in found.tied])
     rest = f"; {tied} cannot be told apart from it" if tied else ""
     little = " by too little to matter" if found.trivial else ""
@@ -178,35 +173,33 @@ def _setting_words(study: Study, setting: Setting) -> str:
     return levels_label(each for each in setting_levels(setting).items() if each[0] in varying)
 
 
-def _beside(verdict: Verdict, scale: Scale) -> str:
-    if verdict.subject == "ratio":
-        return ratio(verdict.estimate)
-    return scale.difference_text(verdict.estimate)
+def by_setting(results: Results) -> list[tuple[str, list[str]]]:
+    """Return the conclusions of the whole study: the label of each setting, and its sentences.
 
-
-def by_setting(results: Results) -> list[tuple[Setting, list[str]]]:
-    """Return the conclusions of the whole study: for each setting, its sentences."""
+    Where there is one setting only, its label is left out.
+    """
+    if not results.metrics:
+        return [("", [NOTHING])]
+    if said := alone(results):
+        return [("", said)]
     metrics = headline_metrics(results)
-    return [(each, [conclude(results, each, m) for m in metrics]) for each in results.settings]
+    several = len(results.settings) > 1
+    return [
+        (setting_label(each) if several else "", [conclude(results, each, m) for m in metrics])
+        for each in results.settings
+    ]
 
 
 def overall(results: Results) -> list[str]:
-    """Return the same as plain lines, labelled with the setting where a study has several."""
-    if not results.metrics:
-        return [NOTHING]
-    if said := alone(results):
-        return said
-    several = len(results.settings) > 1
+    """Return the same as plain lines."""
     return [
-        (f"{setting_label(setting)}: " if several else "") + sentence
-        for setting, sentences in by_setting(results)
+        f"{label}: {sentence}" if label else sentence
+        for label, sentences in by_setting(results)
         for sentence in sentences
     ]
 
 
-def _compare(
-    results: Results, setting: Setting, metric: Metric, where: str, found: Standing
-) -> str:
+def _compare(results: Results, setting: Setting, metric: Metric, where: str, found: Outcome) -> str:
     best = visible(found.best)
     if found.alike:
         names = join_words([visible(name) for name in (found.best, *found.tied)])
@@ -220,7 +213,7 @@ def _compare(
             f"{where}, {best} has the best mean; none of the others can be told apart from it, "
             f"though some differ from each other ({figures})."
         )
-    little = _too_little(results, setting, metric, found)
+    little = _too_little(metric, found)
     if not found.tied:
         return f"{where}, {best} leads, ahead of all the others ({figures}){little}."
     names = join_words([visible(name) for name in found.tied])
@@ -243,10 +236,9 @@ def _little_known(results: Results) -> str:
     return f": {few} can show only large ones; more would show smaller ones{more}" if more else ""
 
 
-def _too_little(results: Results, setting: Setting, metric: Metric, found: Standing) -> str:
+def _too_little(metric: Metric, found: Outcome) -> str:
     """Say so where the lead is shown and too small to matter, or may be, and before whom."""
-    verdicts = [results.verdict(setting, metric, found.best, name) for name in found.behind]
-    known = [each for each in verdicts if each]
+    known = [found.verdicts[found.best, name] for name in found.behind]
     little = [each for each in known if each.trivial]
     unclear = [each for each in known if not each.trivial and not each.matters]
     return _by(metric, little, len(known), "too little to matter ({interval}: up to {most})") + _by(
@@ -279,8 +271,7 @@ def _absolute(verdict: Verdict) -> tuple[float, float]:
 
 
 def _too_few(results: Results, setting: Setting, metric: Metric) -> str:
-    fewest, most = results.trials_per_cell(setting, metric)
-    trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
+    trials = counted_range(*results.trials_per_cell(setting, metric), "trial")
     best = results.ranked(setting, metric)[0]
     return (
         f"With {trials} per {results.study.noun} nothing can be shown on "

@@ -1,6 +1,9 @@
-"""The figures of single trials: a strip of them for each setting, and their drift over the study.
+"""The figures of single trials: a strip of them for each setting, and their drift over the study;
+and a figure of ratios to the best peer. `drawing.py` has what all figures share.
 
-`drawing.py` has what all figures share.
+Allocators differ, so a raw value by time says little. Divided by the median of its own cell
+(allocator and setting), every trial should scatter around 1 from the first to the last. The random
+order keeps a drift from favouring an allocator; it still widens the intervals.
 """
 
 from __future__ import annotations
@@ -15,28 +18,38 @@ from heapfit.drawing import (
     POINT_SIZE,
     Figure,
     Look,
+    axis,
     axis_title,
     drawn,
+    error_bars,
     escaped,
     in_template,
     label,
+    legend_above,
     line_at_one,
     looks_of,
+    median_text,
     rows_axis,
     sample,
     sample_with_extremes,
-    titled,
     widened,
 )
-from heapfit.records import Estimate, Metric, Setting
-from heapfit.report.drift import Deviations
+from heapfit.records import Estimate, Metric, PeerComparison, Setting
 from heapfit.report.results import Results
+from heapfit.report.series import GEOMETRIC_MEAN, compared_with, part_label, shown_ratio
+from heapfit.statistics.median import cell_medians
 from heapfit.statistics.observations import Floats, Integers, Readings, figures_of
-from heapfit.text import PAGE_DIGITS, TIMES, Scale, counted
+from heapfit.text import PAGE_DIGITS, TIMES, Scale, counted, percent, visible
 
 # A plot of more points than this per row is a smear, and slow: a sample is shown instead.
 MOST_POINTS = 200
 MOST_DRIFT_POINTS = 2000
+
+# Thirds: enough trials in each for a median, and a slow rise shows between first and last.
+_PARTS = 3
+_FEWEST_TRIALS = 12
+# Below this the medians of two thirds differ by chance on a quiet machine.
+_NOTABLE = 0.02
 
 # Geometry, in pixels and in rows (a row of the strip is one unit high).
 _ROW_HEIGHT = 46
@@ -50,6 +63,12 @@ _MEDIAN_SIZE = 12
 _RANGE_MARGIN = 0.06
 # A ratio axis shorter than this has ticks closer than two decimals can tell apart.
 _FINE_SPAN = 0.05
+_RATIO_ROW_HEIGHT = 26
+_RATIOS_FRAME = 140
+_RATIO_SIZE = 9
+_SUBJECT_SIZE = 13
+# What a reader of a ratio looks for; a logarithmic axis would choose 1, 2, 5, 10 alone.
+_RATIO_TICKS = [0.25, 0.5, 0.7, 1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100]
 
 
 @dataclass(frozen=True)
@@ -69,51 +88,33 @@ class _Strip:
             x=[drawn(self.scale.scaled(value)) for value in values.tolist()],
             y=[round(row + _POINTS_OFFSET + _jitter(index), 3) for index in range(len(values))],
             mode="markers",
-            marker={
-                "symbol": f"{look.symbol}-open",
-                "size": POINT_SIZE,
-                "color": look.colour,
-                "opacity": 0.75,
-            },
+            marker={**look.marker(POINT_SIZE, is_open=True), "opacity": 0.75},
             customdata=customdata,
             hovertemplate=_trial_template(name, "x", self.scale),
         )
 
     def add_median(self, estimate: Estimate, row: int, look: Look) -> None:
         scale = self.scale
-        text = f"{label(estimate.allocator)}: median {escaped(scale.text(estimate.median))}"
-        if estimate.low < estimate.high:
-            between = f"{scale.number(estimate.low)} to {scale.text(estimate.high)}"
-            text += f"<br>95 % interval {escaped(between)}"
+        text = median_text(label(estimate.allocator), estimate, scale)
         self.figure.scatter(
             x=[scale.scaled(estimate.median)],
             y=[row + _MEDIAN_OFFSET],
             mode="markers",
-            marker={"symbol": look.symbol, "size": _MEDIAN_SIZE, "color": look.colour},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [scale.scaled(estimate.high - estimate.median)],
-                "arrayminus": [scale.scaled(estimate.median - estimate.low)],
-                "color": look.colour,
-                "thickness": 2.5,
-                "width": 6,
-            },
+            marker=look.marker(_MEDIAN_SIZE),
+            error_x=error_bars([estimate], scale, color=look.colour, thickness=2.5, width=6),
             hovertext=[f"{text}<br>{counted(estimate.n, 'trial')}"],
             hoverinfo="text",
         )
 
     def add_axes(self, rows: Sequence[str], span: tuple[float, float]) -> None:
         self.figure.update(
-            xaxis={
-                "title": titled(axis_title(self.metric, self.scale)),
-                "range": span,
-                "fixedrange": True,
-                "zeroline": False,
-                "separatethousands": True,
-                "tickangle": 0,
-            },
-            yaxis={**rows_axis(list(map(label, rows))), "showgrid": False, "automargin": True},
+            xaxis=axis(
+                axis_title(self.metric, self.scale),
+                range=span,
+                separatethousands=True,
+                tickangle=0,
+            ),
+            yaxis=rows_axis(list(map(label, rows)), showgrid=False, automargin=True),
             margin={"l": 8, "r": 16, "t": 44, "b": 44},
         )
 
@@ -125,20 +126,18 @@ class _Strip:
             return
         unit = self.scale.scaled(base.median)
         self.figure.update(
-            xaxis2={
-                "overlaying": "x",
-                "side": "top",
-                "anchor": "y",
-                "range": [edge / unit for edge in span],
-                "title": titled(f"ratio to {label(baseline)}"),
-                "tickmode": "auto",  # else its ticks copy the places of the lower axis
-                "tickformat": ".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
-                "ticksuffix": TIMES,
-                "fixedrange": True,
-                "showgrid": False,
-                "zeroline": False,
-                "tickangle": 0,
-            },
+            xaxis2=axis(
+                f"ratio to {label(baseline)}",
+                overlaying="x",
+                side="top",
+                anchor="y",
+                range=[edge / unit for edge in span],
+                tickmode="auto",  # else its ticks copy the places of the lower axis
+                tickformat=".2f" if (span[1] - span[0]) / unit > _FINE_SPAN else ".3f",
+                ticksuffix=TIMES,
+                showgrid=False,
+                tickangle=0,
+            ),
             shapes=[line_at_one("x2")],
         )
         # An axis without a trace is not drawn; this one has no points to show.
@@ -179,44 +178,6 @@ def strip(
     return figure.plain()
 
 
-def drift(
-    results: Results, readings: Readings, found: Deviations, metric: Metric
-) -> dict[str, Any]:
-    """Each trial over the median of its own cell, in the order in which the trials ran."""
-    scale = results.scale(metric, PAGE_DIGITS)
-    figure = Figure(_DRIFT_HEIGHT)
-    shown = sample(np.arange(len(found.rows)), MOST_DRIFT_POINTS)
-    allocator = readings.levels[0][found.rows[shown]]
-    looks = looks_of(results.allocators)
-    for number, name in enumerate(results.allocators):
-        own = shown[allocator == number]
-        rows = found.rows[own]
-        look = looks[name]
-        figure.scatter(
-            x=(readings.index[rows] + 1).tolist(),
-            y=[drawn(relative) for relative in found.relative[own].tolist()],
-            name=label(name),
-            mode="markers",
-            marker={"symbol": look.symbol, "size": POINT_SIZE, "color": look.colour},
-            customdata=_customdata(readings, rows),
-            text=[scale.text(value) for value in found.values[own].tolist()],
-            hovertemplate=_trial_template(name, "text", scale),
-        )
-    figure.update(
-        xaxis={"title": titled("Trial, in the order of running"), "fixedrange": True},
-        yaxis={
-            "title": titled(f"{escaped(metric.label)} / its own median"),
-            "tickformat": ".2f",
-            "fixedrange": True,
-        },
-        shapes=[line_at_one("y")],
-        showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        margin={"l": 64, "r": 16, "t": 48, "b": 48},
-    )
-    return figure.plain()
-
-
 def _jitter(index: int) -> float:
     """A spread that looks random, is even, and is the same in every rendering."""
     return (2 * (index * _GOLDEN_RATIO % 1.0) - 1) * _JITTER
@@ -236,3 +197,143 @@ def _trial_template(name: str, value: str, scale: Scale) -> str:
         f"{in_template(label(name))}: {figure}{unit}"
         "<br>trial %{customdata[0]}, block %{customdata[1]}<extra></extra>"
     )
+
+
+# ------------------------------------------------------- drift over the study
+
+
+@dataclass(frozen=True)
+class Deviations:
+    """Trials in the order in which they ran: each one's value over the median of its own cell."""
+
+    rows: Integers  # the trials, as indices of the readings
+    values: Floats
+    relative: Floats
+
+
+def deviations(readings: Readings, metric: Metric) -> Deviations:
+    """Return the deviation of every trial behind the estimates of `metric`."""
+    figures = figures_of(readings, metric.name)
+    order = np.argsort(readings.index, kind="stable")
+    order = order[~np.isnan(figures[order])]
+    values = figures[order]
+    cell = readings.cell[order]
+    centres = cell_medians(values, cell)[cell]
+    rows = np.flatnonzero(centres)
+    return Deviations(order[rows], values[rows], values[rows] / centres[rows])
+
+
+def drift_sentence(found: Deviations, metric: Metric) -> str:
+    """Return one sentence about the drift between the first and the last third of the study."""
+    label = visible(metric.label)
+    relative = found.relative
+    if len(relative) < _FEWEST_TRIALS:
+        return f"Too few trials to judge whether {label} drifted during the study."
+    part = len(relative) // _PARTS
+    first = float(np.median(relative[:part]))
+    if not first:
+        return f"{label} is mostly zero: no drift to judge."
+    change = float(np.median(relative[-part:])) / first
+    shown = percent(abs(change - 1))
+    if abs(change - 1) < _NOTABLE:
+        return (
+            f"{label}: no notable drift; the last third of the trials differs from the first "
+            f"by {shown}."
+        )
+    direction = "higher" if change > 1 else "lower"
+    return (
+        f"{label} drifted: the last third of the trials is {shown} {direction} than the first. "
+        "The order is random, so no allocator is favoured, but the intervals are wider for it."
+    )
+
+
+def drift(
+    results: Results, readings: Readings, found: Deviations, metric: Metric
+) -> dict[str, Any]:
+    """Each trial over the median of its own cell, in the order in which the trials ran."""
+    scale = results.scale(metric, PAGE_DIGITS)
+    figure = Figure(_DRIFT_HEIGHT)
+    shown = sample(np.arange(len(found.rows)), MOST_DRIFT_POINTS)
+    allocator = readings.levels[0][found.rows[shown]]
+    looks = looks_of(results.allocators)
+    for number, name in enumerate(results.allocators):
+        own = shown[allocator == number]
+        rows = found.rows[own]
+        look = looks[name]
+        figure.scatter(
+            x=(readings.index[rows] + 1).tolist(),
+            y=[drawn(relative) for relative in found.relative[own].tolist()],
+            name=label(name),
+            mode="markers",
+            marker=look.marker(POINT_SIZE),
+            customdata=_customdata(readings, rows),
+            text=[scale.text(value) for value in found.values[own].tolist()],
+            hovertemplate=_trial_template(name, "text", scale),
+        )
+    figure.update(
+        xaxis=axis("Trial, in the order of running"),
+        yaxis=axis(f"{escaped(metric.label)} / its own median", tickformat=".2f"),
+        shapes=[line_at_one("y")],
+        showlegend=True,
+        legend=legend_above(),
+        margin={"l": 64, "r": 16, "t": 48, "b": 48},
+    )
+    return figure.plain()
+
+
+# ------------------------------------------------------- ratios to the best peer
+
+
+def peer_ratios(
+    comparison: PeerComparison, allocators: Sequence[str], subject: str
+) -> dict[str, Any]:
+    """Every allocator's ratio to the best peer on a logarithmic axis, a row per workload; the
+    geometric means are in the first row.
+
+    Allocators without a ratio are left out; the others look as they do in every figure.
+    """
+    rows = [GEOMETRIC_MEAN, *comparison.ratios]
+    reference = escaped(compared_with(comparison.definition))
+    labels = [part_label(comparison.definition, part) for part in comparison.ratios]
+    figure = Figure(_RATIOS_FRAME + _RATIO_ROW_HEIGHT * len(rows))
+    looks = looks_of(allocators)
+    for name in sorted(allocators, key=lambda name: name == subject):  # the subject on top
+        look, own = looks[name], _ratios_of(comparison, name)
+        if not own:
+            continue
+        figure.scatter(
+            x=list(own.values()),
+            y=[rows.index(row) for row in own],
+            name=label(name),
+            mode="markers",
+            marker=look.marker(
+                _SUBJECT_SIZE if name == subject else _RATIO_SIZE, is_open=name != subject
+            ),
+            hovertext=[
+                f"{escaped(row)}<br>{label(name)}: {shown_ratio(ratio)}{TIMES}"
+                for row, ratio in own.items()
+            ],
+            hoverinfo="text",
+        )
+    figure.update(
+        xaxis=axis(
+            f"ratio to {reference}, logarithmic; less is better",
+            type="log",
+            tickvals=_RATIO_TICKS,
+            ticksuffix=TIMES,
+        ),
+        yaxis=rows_axis([f"<b>{GEOMETRIC_MEAN}</b>", *map(label, labels)], automargin=True),
+        shapes=[line_at_one("x")],
+        showlegend=True,
+        legend=legend_above(),
+        margin={"l": 8, "r": 16, "t": 64, "b": 48},
+    )
+    return figure.plain()
+
+
+def _ratios_of(comparison: PeerComparison, allocator: str) -> dict[str, float]:
+    """One allocator's ratios by row."""
+    combined = comparison.combined.get(allocator)
+    mean = {} if combined is None else {GEOMETRIC_MEAN: combined.geometric_mean}
+    rows = comparison.ratios.items()
+    return mean | {workload: row[allocator] for workload, row in rows if allocator in row}

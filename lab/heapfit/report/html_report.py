@@ -11,34 +11,47 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from markupsafe import Markup
 
 from heapfit.advice.values import values_of
-from heapfit.files import write_text
 from heapfit.findings import Analysis
-from heapfit.records import Metric, PublishedTable, Setting, Study, Summary, Verdict
-from heapfit.report import drift as drifts
-from heapfit.report import figures, findings_words
-from heapfit.report.changes import against_baseline
-from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, NOTHING, alone, by_setting
-from heapfit.report.deployment import deployment
-from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.differences import RatioTable, ratios_to
+from heapfit.records import (
+    Metric,
+    PeerComparison,
+    PublishedTable,
+    SeriesSummary,
+    Setting,
+    Study,
+    Summary,
+)
+from heapfit.report import figures, papers, recommendation, series
+from heapfit.report.comparisons import LEGEND, letters_tables, ratio_table
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, by_setting
 from heapfit.report.interaction import Interaction, interactions
-from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
-from heapfit.report.page import FigureStore, render
+from heapfit.report.labels import (
+    explained,
+    factor_label,
+    factor_title,
+    level_text,
+    levels_label,
+    library_text,
+    machine_facts,
+    setting_label,
+)
+from heapfit.report.page import PAGE_FILE, FigureStore, render
 from heapfit.report.pareto import pareto
 from heapfit.report.problems import Problem, precision_reached, problems, remarks
-from heapfit.report.reading import Findings
+from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
-from heapfit.report.settings import factor_title, level_text, levels_label, setting_label
+from heapfit.report.tables import Table
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
-from heapfit.text import DASH, PAGE_DIGITS, TIMES, Scale, counted, join_words, ratio, visible
+from heapfit.study import command_line
+from heapfit.text import PAGE_DIGITS, TIMES, counted, join_words, visible
 
 # What a browser draws and a page holds without effort, over all its strips.
 _MOST_POINTS_OF_PAGE = 40_000
@@ -56,22 +69,11 @@ class FindingSection:
 
     metric: Metric
     plots: list[Interaction]
-    grids: list[LettersGrid]
-    ratios: RatioTable | None
+    letters: list[Table]
+    ratios: Table | None
     analysis: Analysis | None
-    paper_grids: list[LettersGrid]
+    paper_letters: list[Table]
     published: list[PublishedTable]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One allocator's line in a table, of one metric: shown texts, and what sorting goes by."""
-
-    allocator: str
-    cell: ShownCell | None
-    interval: str = ""
-    ratio_interval: str = ""
-    ratio_values: tuple[float | str, float | str] = ("", "")  # of the ratio, of its lower bound
 
 
 @dataclass(frozen=True)
@@ -84,21 +86,13 @@ class Panel:
     constant: str | None
     figure: dict[str, Any] | None
     alternative: str
-    rows: list[Row]
+    rows: list[tuple[str, ShownCell | None]]  # by allocator
 
 
-def write(
-    summary: Summary, readings: Readings, path: Path, findings: Findings | None = None
-) -> None:
-    """Write the page to `path`. `readings` are what `summary` is of."""
-    write_text(path, page(summary, readings, findings))
-
-
-def page(summary: Summary, readings: Readings, findings: Findings | None = None) -> str:
+def page(reading: Reading) -> str:
     """Return the page's HTML."""
-    results, study = Results(summary), summary.study
-    findings = findings or Findings()
-    advice = findings.advice
+    summary, results, study = reading.summary, reading.results, reading.summary.study
+    readings, advice = reading.readings, reading.advice
     cells = _by_cell(readings)
     folds = len(results.settings) > MOST_OPEN_SETTINGS
     analysed = [metric for metric in results.metrics if metric.name in analysed_metrics(study)]
@@ -113,18 +107,17 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         command=shlex.join(study.command),
         folds=folds,
         factors=_factors(study),
-        words=findings_words,
+        recommendation=recommendation,
+        papers=papers,
         levels_label=levels_label,
         join_words=join_words,
         advice=advice,
-        compared=against_baseline(results, advice) if advice else "",
+        compared=recommendation.against_baseline(results, advice) if advice else "",
         trade_off=pareto(advice, _treatments(results)) if advice else None,
-        deployment=deployment(study, advice),
-        findings=_finding_sections(results, findings, analysed),
+        deployment=recommendation.deployment(study, advice),
+        findings=_finding_sections(reading, analysed),
         letters_legend=LEGEND.format(study.noun),
-        paper_legend=legend,
-        checks=_checks,
-        conclusions=_conclusions(results),
+        conclusions=by_setting(results),
         overviews=[_overview(results, each) for each in results.settings if results.metrics],
         metrics=results.metrics,
         units={m.name: results.scale(m, PAGE_DIGITS).unit for m in results.metrics},
@@ -138,7 +131,9 @@ def page(summary: Summary, readings: Readings, findings: Findings | None = None)
         machine=machine_facts(study.machine),
         has_intervals=results.has_intervals,
         mere_ranges=MERE_RANGES if results.has_mere_ranges else None,
-        differences=DIFFERENCES.format(results.baseline) if results.has_differences else None,
+        differences=DIFFERENCES.format(results.baseline)
+        if results.compared_by_difference
+        else None,
         thinned=_thinned(cells, most),
         generator=f"heapfit {study.heapfit_version}",
     )
@@ -158,27 +153,14 @@ def _factors(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def _conclusions(results: Results) -> list[tuple[str, list[str]]]:
-    """The conclusions under their setting, which goes unsaid where there is one only."""
-    if not results.metrics:
-        return [("", [NOTHING])]
-    if said := alone(results):
-        return [("", said)]
-    several = len(results.settings) > 1
-    return [
-        (setting_label(setting) if several else "", sentences)
-        for setting, sentences in by_setting(results)
-    ]
-
-
 def _drift(results: Results, readings: Readings) -> dict[str, Any] | None:
     primary = next((m for m in results.metrics if m.name == results.study.primary_metric), None)
-    found = drifts.deviations(readings, primary) if primary else None
+    found = figures.deviations(readings, primary) if primary else None
     if primary is None or found is None or not len(found.rows):
         return None
     return {
         "figure": figures.drift(results, readings, found, primary),
-        "sentence": drifts.describe(found, primary),
+        "sentence": figures.drift_sentence(found, primary),
         "label": primary.label,
     }
 
@@ -191,42 +173,26 @@ def _standard_error(problem: Problem) -> Markup:
 # ------------------------------------------------------- the findings over all settings
 
 
-def _finding_sections(
-    results: Results, findings: Findings, metrics: Sequence[Metric]
-) -> list[FindingSection]:
+def _finding_sections(reading: Reading, metrics: Sequence[Metric]) -> list[FindingSection]:
     """The sections of `metrics` that have anything to show across settings."""
-    wanted = findings.advice.recommended if findings.advice else None
+    results = reading.results
+    wanted = reading.advice.recommended if reading.advice else None
     made = []
     for metric in metrics:
         scale = results.scale(metric, PAGE_DIGITS)
-        analysis = findings.of(metric.name)
+        analysis = reading.analysis(metric.name)
         section = FindingSection(
             metric=metric,
             plots=interactions(results, metric),
-            grids=grids(results, metric, scale),
-            ratios=ratios_to(results, metric, scale, wanted),
+            letters=letters_tables(results, metric, scale),
+            ratios=ratio_table(results, metric, scale, wanted),
             analysis=analysis,
-            paper_grids=paper_grids(analysis, metric, scale) if analysis else [],
+            paper_letters=papers.letters_tables(analysis, metric, scale) if analysis else [],
             published=[t for t in results.study.published if t.metric == metric.name],
         )
-        if section.plots or section.grids or section.published:
+        if section.plots or section.letters or section.published:
             made.append(section)
     return made
-
-
-def _checks(analysis: Analysis) -> list[tuple[str, str, str]]:
-    """Each assumption: what it says, the test as measured, the test on the scale of the analysis.
-
-    The last is empty where both are the same scale."""
-    before, after = (
-        {check.assumption: findings_words.check_sentence(check) for check in checks}
-        for checks in (analysis.checks_before, analysis.checks)
-    )
-    transformed = analysis.transform.exponent != 1
-    return [
-        (findings_words.ASSUMPTIONS[each], before.get(each, ""), after.get(each, "") * transformed)
-        for each in dict.fromkeys([*before, *after])
-    ]
 
 
 # ------------------------------------------------------------------- the trials
@@ -262,10 +228,12 @@ def _thinned(cells: Cells, most_points: int) -> str | None:
     )
 
 
-def _overview(results: Results, setting: Setting) -> tuple[str, list[list[Row]]]:
+def _overview(
+    results: Results, setting: Setting
+) -> tuple[str, list[tuple[str, list[ShownCell | None]]]]:
     """The title and the rows of a table of every allocator by every metric."""
     return setting_label(setting), [
-        [_row(results, metric, setting, name) for metric in results.metrics]
+        (name, [_cell(results, metric, setting, name) for metric in results.metrics])
         for name in results.ranked(setting, results.metrics[0])
     ]
 
@@ -278,9 +246,9 @@ def _panels(
     for setting in results.settings:
         if not results.estimates(setting, metric):
             continue
-        rows = [_row(results, metric, setting, name) for name in results.allocators]
+        rows = [(name, _cell(results, metric, setting, name)) for name in results.allocators]
         constant = results.constant(setting, metric)
-        medians = ", ".join(f"{row.allocator} {row.cell.median}" for row in rows if row.cell)
+        medians = ", ".join(f"{name} {cell.median}" for name, cell in rows if cell)
         title = setting_label(setting)
         figure = None
         if constant is None:
@@ -298,30 +266,65 @@ def _panels(
     return panels
 
 
-def _row(results: Results, metric: Metric, setting: Setting, name: str) -> Row:
-    cell = results.shown(setting, metric, name, PAGE_DIGITS, TIMES, _RATIO_DECIMALS)
-    if cell is None:
-        return Row(name, None)
-    verdict = results.against_baseline(setting, metric, name)
-    values: tuple[float | str, float | str] = (1.0 if name == results.baseline else "", "")
-    if verdict is not None:
-        values = verdict.estimate, "" if verdict.low is None else verdict.low
-    return Row(
-        allocator=name,
-        cell=cell,
-        interval=_between(cell.low, cell.high) if cell.estimate.low < cell.estimate.high else "",
-        ratio_interval=_ratio_interval(verdict, results.scale(metric, PAGE_DIGITS)),
-        ratio_values=values,
+def _cell(results: Results, metric: Metric, setting: Setting, name: str) -> ShownCell | None:
+    return results.shown(setting, metric, name, PAGE_DIGITS, TIMES, _RATIO_DECIMALS)
+
+
+# ------------------------------------------------------------------- a study of many parts
+
+
+def series_page(reading: SeriesReading) -> str:
+    """Return the page of a study of many parts.
+
+    It links to `NAME/report.html` beside it for each workload.
+    """
+    summary, measured = reading.summary, reading.summary.series
+    definition = measured.definition
+    parts = {**summary.workloads, **summary.probes, **summary.experiments}
+    return render(
+        "series.html.j2",
+        FigureStore(),
+        title=definition.title,
+        generator=f"heapfit {measured.heapfit_version}",
+        series=measured,
+        definition=definition,
+        parts=parts,
+        links={name: f"{quote(name)}/{PAGE_FILE}" for name in parts},
+        conclusions=series.conclusions(summary),
+        recommendations=series.recommendations(reading),
+        notes=series.notes(summary),
+        problems=series.troubles(summary),
+        sections=_peer_sections(summary),
+        explanation=series.explanation,
+        probes=series.probe_tables(summary),
+        metrics=series.metric_tables(summary),
+        workloads=summary.workloads,
+        probe_parts=summary.probes,
+        experiments=summary.experiments,
+        varied=_varied,
+        reproduce=command_line(measured),
+        explained=explained,
+        library_text=library_text,
+        machine=machine_facts(measured.machine),
     )
 
 
-def _ratio_interval(verdict: Verdict | None, scale: Scale) -> str:
-    if verdict is None or verdict.low is None or verdict.high is None:
-        return ""
-    if verdict.subject == "difference":
-        return _between(scale.difference(verdict.low), scale.difference(verdict.high))
-    return _between(*(ratio(bound, "", _RATIO_DECIMALS) for bound in (verdict.low, verdict.high)))
+def _peer_sections(
+    summary: SeriesSummary,
+) -> list[tuple[PeerComparison, Table, dict[str, Any]]]:
+    """Each figure of the study that has ratios, its table and its drawing."""
+    names = [allocator.name for allocator in summary.series.allocators]
+    subject_of = summary.series.definition.subject_of
+    drawn = [figure for figure in summary.figures if figure.ratios]
+    return [
+        (figure, table, figures.peer_ratios(figure, names, subject_of(figure.definition)))
+        for figure, table in zip(drawn, series.ratio_tables(summary), strict=True)
+    ]
 
 
-def _between(low: str, high: str) -> str:
-    return f"{low} {DASH} {high}"
+def _varied(summary: Summary) -> str:
+    """The factors of an experiment with their levels, in a line."""
+    return "; ".join(
+        f"{factor_label(factor.name)}: {', '.join(map(level_text, factor.levels))}"
+        for factor in summary.study.design()
+    )

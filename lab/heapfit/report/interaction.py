@@ -18,17 +18,19 @@ from heapfit.drawing import (
     FONT_SIZE,
     Figure,
     Look,
+    axis,
     axis_title,
     drawn,
+    error_bars,
     escaped,
     label,
     looks_of,
-    titled,
+    median_text,
+    name_beside,
     widened,
 )
 from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
-from heapfit.report.results import Results
-from heapfit.report.settings import (
+from heapfit.report.labels import (
     factor_label,
     factor_title,
     level_label,
@@ -37,6 +39,7 @@ from heapfit.report.settings import (
     setting_levels,
     setting_of,
 )
+from heapfit.report.results import Results
 from heapfit.text import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.
@@ -157,22 +160,16 @@ def _figure(
         _line(figure, line, row, looks[line], scale, shift, across)
     shown = {line: label(line) for line in by_line}
     figure.update(
-        xaxis={
-            "title": titled(escaped(factor_title(across.name))),
-            "range": [-_SIDE, len(across.levels) - 1 + _SIDE],
-            "tickvals": list(range(len(across.levels))),
-            "ticktext": [escaped(level_text(level)) for level in across.levels],
-            "fixedrange": True,
-            "zeroline": False,
-            "showgrid": False,
-        },
-        yaxis={
-            "title": titled(axis_title(metric, scale)),
-            "range": [drawn(low), drawn(high)],
-            "separatethousands": True,
-            "fixedrange": True,
-            "zeroline": False,
-        },
+        xaxis=axis(
+            escaped(factor_title(across.name)),
+            range=[-_SIDE, len(across.levels) - 1 + _SIDE],
+            tickvals=list(range(len(across.levels))),
+            ticktext=[escaped(level_text(level)) for level in across.levels],
+            showgrid=False,
+        ),
+        yaxis=axis(
+            axis_title(metric, scale), range=[drawn(low), drawn(high)], separatethousands=True
+        ),
         annotations=_ends(by_line, looks, shown, scale, (low, high), height - _TOP - _BOTTOM),
         margin={
             "l": _LEFT,
@@ -204,34 +201,15 @@ def _line(
         name=label(line),
         mode="lines+markers",
         line={"color": look.colour, "width": 1.8, "dash": look.dash},
-        marker={"symbol": look.symbol, "size": _MARK_SIZE, "color": look.colour},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": [_arm(p.high - p.median, scale) if p else 0 for p in row],
-            "arrayminus": [_arm(p.median - p.low, scale) if p else 0 for p in row],
-            "color": look.colour,
-            "thickness": 1.4,
-            "width": 3,
-        },
+        marker=look.marker(_MARK_SIZE),
+        error_y=error_bars(row, scale, color=look.colour, thickness=1.4, width=3),
         hovertext=[
-            _hover(line, level, point, scale, across.name) if point else ""
+            median_text(f"{label(line)}, {escaped(level_label(across.name, level))}", point, scale)
+            if point
+            else ""
             for level, point in zip(across.levels, row, strict=True)
         ],
         hoverinfo="text",
-    )
-
-
-def _arm(length: float, scale: Scale) -> float | None:
-    """The length of an interval's arm; none where it has no bound, which the hover text says."""
-    return drawn(scale.scaled(length)) if math.isfinite(length) else None
-
-
-def _hover(line: str, level: str, point: Estimate, scale: Scale, factor: str) -> str:
-    between = f"{scale.number(point.low)} to {scale.text(point.high)}"
-    return (
-        f"{label(line)}, {escaped(level_label(factor, level))}"
-        f"<br>median {escaped(scale.text(point.median))}<br>95 % interval {escaped(between)}"
     )
 
 
@@ -258,23 +236,19 @@ def _ends(
     wanted = [(span[1] - value) * pixels for value, _, _ in ends]
     places = spread(wanted, _LABEL_HEIGHT, height)
     return [
-        {
-            "x": round(at, 3),
-            "y": drawn(value),
-            "axref": "x",
-            "ax": levels - 1 + _SIDE,
-            "ay": round(place - want, 1),
-            "text": f'<span style="color:{looks[line].colour}">{looks[line].character}</span> '
+        name_beside(
+            f'<span style="color:{looks[line].colour}">{looks[line].character}</span> '
             f"{names[line]}",
-            "xanchor": "left",
-            "align": "left",
-            "showarrow": True,
-            "arrowhead": 0,
-            "arrowwidth": 0.8,
-            "arrowcolor": looks[line].colour,
-            "standoff": _MARK_SIZE,
-            "font": {"size": FONT_SIZE - 1},
-        }
+            round(at, 3),
+            value,
+            looks[line].colour,
+            axref="x",
+            ax=levels - 1 + _SIDE,
+            ay=round(place - want, 1),
+            align="left",
+            standoff=_MARK_SIZE,
+            font={"size": FONT_SIZE - 1},
+        )
         for (value, at, line), want, place in zip(ends, wanted, places, strict=True)
     ]
 

@@ -1,27 +1,23 @@
 """The report as `report.json`: for scripts, continuous integration and other tools.
 
-The file is the `Summary` record as it is, with what the analysis found and advises (the records of
-`findings.py`, whole), the conclusions in words and the version of this format. Base units
-throughout: seconds, bytes, counts. The plan's trials are left out: `study.json` beside it has them.
+It is the summary as it is, with what the analysis found and advises (the records of `findings.py`,
+whole), the conclusions in words and the version of this format. Base units throughout: seconds,
+bytes, counts. The plan's trials are left out: `study.json` beside it has them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Summary
+from heapfit.records import SeriesSummary, Summary
+from heapfit.report import series
 from heapfit.report.conclusions import overall
-from heapfit.report.deployment import deployment
-from heapfit.report.reading import Findings
-from heapfit.report.results import Results
-
-FORMAT: Literal["heapfit-report/4"] = "heapfit-report/4"
-EARLIER = Literal["heapfit-report/3"]
+from heapfit.report.reading import Reading, SeriesReading
+from heapfit.report.recommendation import deployment
 
 
 class Report(Summary):
@@ -33,35 +29,52 @@ class Report(Summary):
         default=[], description="Command lines for a shell that run what is recommended."
     )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
-    format: Literal["heapfit-report/4"] | EARLIER = FORMAT
+    # Format 3 can still be read.
+    format: Literal["heapfit-report/4", "heapfit-report/3"] = "heapfit-report/4"
 
 
-def dumps(summary: Summary, findings: Findings | None = None) -> str:
+class SeriesReport(SeriesSummary):
+    """What the `report.json` of a study of many parts holds."""
+
+    conclusions: list[str]
+    advice: dict[str, Advice | None] = Field(default={}, description="By experiment.")
+    format: Literal["heapfit-series/2"] = "heapfit-series/2"
+
+
+def text(reading: Reading) -> str:
     """Return the report as JSON text."""
-    findings = findings or Findings()
+    summary = reading.summary
     fields = {name: getattr(summary, name) for name in Summary.model_fields}
-    fields["study"] = without_plan(summary).study
+    fields["study"] = _without_plan(summary).study
     report = Report.model_construct(
         **fields,
-        conclusions=overall(Results(summary)),
-        advice=findings.advice,
-        deployment=deployment(summary.study, findings.advice),
-        analyses=findings.analyses,
+        conclusions=overall(reading.results),
+        advice=reading.advice,
+        deployment=deployment(summary.study, reading.advice),
+        analyses=reading.analyses,
     )
     return report.model_dump_json(indent=2) + "\n"
 
 
-def without_plan(summary: Summary) -> Summary:
-    """Return the summary of a study as a report holds it."""
+def series_text(reading: SeriesReading) -> str:
+    """Return the report of a study of many parts."""
+    summary = reading.summary
+    fields: dict[str, Any] = {name: getattr(summary, name) for name in SeriesSummary.model_fields}
+    for kind in ("workloads", "probes", "experiments"):
+        fields[kind] = {name: _without_plan(each) for name, each in fields[kind].items()}
+    report = SeriesReport.model_construct(
+        **fields,
+        conclusions=series.conclusions(summary),
+        advice=reading.advice,
+    )
+    return report.model_dump_json(indent=1) + "\n"
+
+
+def _without_plan(summary: Summary) -> Summary:
     study = summary.study.model_copy(update={"plan": []})
     return summary.model_copy(update={"study": study})
 
 
-def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
-    """Write the report to `path`."""
-    write_text(path, dumps(summary, findings))
-
-
 def read(path: Path) -> Report:
-    """Return what `write` put into `path`."""
+    """Return the report in the file at `path`."""
     return Report.model_validate_json(path.read_bytes())

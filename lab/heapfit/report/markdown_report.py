@@ -7,74 +7,81 @@ break a table or become markup.
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 
-from heapfit.files import write_text
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting, Summary
-from heapfit.report import findings_words as words
-from heapfit.report.changes import against_baseline
-from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, UNDECIDED, overall
-from heapfit.report.deployment import deployment
-from heapfit.report.described import explained, library_text, machine_facts
-from heapfit.report.letters import LEGEND, LettersGrid, grids, legend, paper_grids
-from heapfit.report.markdown import bullets, code, escape, table
+from heapfit.records import Machine, Metric, Setting, Study
+from heapfit.report import papers, recommendation, series
+from heapfit.report.comparisons import LEGEND, letters_tables
+from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, overall
+from heapfit.report.labels import explained, library_text, machine_facts, setting_label
 from heapfit.report.problems import problems, remarks
-from heapfit.report.reading import Findings
-from heapfit.report.results import Results
-from heapfit.report.settings import setting_label
+from heapfit.report.reading import Reading, SeriesReading
+from heapfit.report.results import UNDECIDED, Results
+from heapfit.report.tables import Table, bullets, code, escape, markdown, markdown_table
 from heapfit.statistics import analysed_metrics
+from heapfit.study import command_line
 from heapfit.text import PAGE_DIGITS, capitalised
 
 
-def dumps(summary: Summary, findings: Findings | None = None) -> str:
+def text(reading: Reading) -> str:
     """Return the report as Markdown text."""
-    results = Results(summary)
-    study = summary.study
-    findings = findings or Findings()
+    results, study, advice = reading.results, reading.results.study, reading.advice
     parts = [f"# {escape(study.title or study.name)}"]
-    parts += _recommendation(results, findings.advice) if findings.advice else []
+    parts += _recommendation(results, advice) if advice else []
     parts += [bullets(overall(results))]
     analysed = analysed_metrics(study)
     for metric in results.metrics:
         if metric.name in analysed:
-            parts += _findings(results, metric, findings.of(metric.name))
+            parts += _findings(results, metric, reading.analysis(metric.name))
     parts += [_table(results, setting) for setting in results.settings if results.metrics]
-    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
+    troubles = [each.sentence for each in problems(reading.summary)] + remarks(reading.summary)
     if troubles:
         parts += ["## Problems", bullets(troubles)]
-    if lines := deployment(study, findings.advice):
+    if lines := recommendation.deployment(study, advice):
         parts += ["## How to run what is recommended", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
-    facts = [f"{label}: {value}" for label, value in machine_facts(study.machine)]
-    parts += ["## Allocators", _allocators(summary), "## Machine", bullets(facts)]
+    parts += ["## Allocators", _allocators(study), *_machine(study.machine)]
     return "\n\n".join(parts) + "\n"
 
 
-def write(summary: Summary, path: Path, findings: Findings | None = None) -> None:
-    """Write the report to `path`."""
-    write_text(path, dumps(summary, findings))
+def series_text(reading: SeriesReading) -> str:
+    """Return the report of a study of many parts as Markdown text."""
+    summary, measured = reading.summary, reading.summary.series
+    parts = [f"# {escape(measured.definition.title)}", escape(measured.definition.question)]
+    lines = [f"{name}: {line}" for name, line in series.recommendations(reading)]
+    parts += [bullets([*series.conclusions(summary), *lines])]
+    parts += [_section(each) for each in series.ratio_tables(summary)]
+    parts += [bullets(series.notes(summary))] if series.notes(summary) else []
+    parts += [_section(each) for each in series.probe_tables(summary)]
+    parts += [_section(each) for each in series.metric_tables(summary)]
+    if series.troubles(summary):
+        parts += ["## Problems", bullets(series.troubles(summary))]
+    parts += ["## How to repeat this", code(command_line(measured))]
+    versions = [f"{each.name} {each.version}: {explained(each)}" for each in measured.allocators]
+    parts += ["## Allocators", bullets(versions)]
+    parts += _machine(measured.machine)
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(machine: Machine) -> list[str]:
+    facts = [f"{label}: {value}" for label, value in machine_facts(machine)]
+    return ["## Machine", bullets(facts)]
+
+
+def _section(table: Table) -> str:
+    return f"## {escape(table.title)}\n\n{markdown(table)}"
 
 
 def _recommendation(results: Results, advice: Advice) -> list[str]:
     """The recommendation with its reasons and the ranking."""
-    costs = words.costs_of(advice)
-    rows = [
-        [
-            escape(each.allocator),
-            f"{each.score:.3f}",
-            *(words.cost_text(each, cost) for cost in costs),
-            words.standing_notes(advice, each),
-        ]
-        for each in advice.standings
-    ]
-    unbeaten = capitalised(words.UNBEATEN)
-    said = " ".join(filter(None, (against_baseline(results, advice), words.reasons_of(advice))))
+    reasons = recommendation.against_baseline(results, advice), recommendation.reasons_of(advice)
+    weights = f"weights: {recommendation.weights_text(advice)}"
+    unbeaten = capitalised(recommendation.UNBEATEN)
     return [
-        f"**{escape(words.headline(advice))}.** {escape(said)}",
-        table(["allocator", "score", *map(escape, costs), ""], rows),
-        escape(f"Costs are ratios to the best; weights: {words.weights_text(advice)}. {unbeaten}."),
+        f"**{escape(recommendation.headline(advice))}.** {escape(' '.join(filter(None, reasons)))}",
+        markdown(recommendation.ranking(advice, results.study.noun)),
+        escape(f"Costs are ratios to the best; {weights}. {unbeaten}."),
         *([bullets(advice.notes)] if advice.notes else []),
     ]
 
@@ -82,51 +89,23 @@ def _recommendation(results: Results, advice: Advice) -> list[str]:
 def _findings(results: Results, metric: Metric, analysis: Analysis | None) -> list[str]:
     """The section of a metric that was analysed; nothing where nothing is found."""
     scale = results.scale(metric, PAGE_DIGITS)
-    shown = [_grid(each) for each in grids(results, metric, scale)]
+    shown = [_letters(each) for each in letters_tables(results, metric, scale)]
     parts = [*shown, escape(LEGEND.format(results.study.noun))] if shown else []
     if analysis:
-        of_paper = [_grid(each) for each in paper_grids(analysis, metric, scale)]
+        of_paper = [_letters(each) for each in papers.letters_tables(analysis, metric, scale)]
         parts += [
             f"### {escape(metric.label)} as papers do it",
-            bullets(words.sentences(analysis, results.study.replicates)),
-            *([*of_paper, escape(legend(analysis))] if of_paper else []),
-            _anova(analysis),
-            escape(words.transform_sentence(analysis)),
+            bullets(papers.sentences(analysis, results.study.replicates)),
+            *([*of_paper, escape(papers.legend(analysis))] if of_paper else []),
+            markdown(papers.anova_table(analysis)),
+            escape(papers.transform_sentence(analysis)),
         ]
     title = f"{metric.label}{scale.suffix}"
     return [f"## {escape(title)}: who differs from whom", *parts] if parts else []
 
 
-def _grid(shown: LettersGrid) -> str:
-    rows = [
-        [
-            escape(name),
-            *(
-                ("**{}** {}" if cell.leads else "{} {}").format(cell.figure, cell.letters).rstrip()
-                if cell
-                else "none"
-                for cell in cells
-            ),
-        ]
-        for name, cells in shown.rows
-    ]
-    made = table([escape(text) for text in (shown.corner, *shown.columns)], rows)
-    return f"{escape(shown.title)}\n\n{made}" if shown.title else made
-
-
-def _anova(analysis: Analysis) -> str:
-    rows = [
-        [
-            escape(words.source_label(row.source)),
-            f"{row.df:g}",
-            f"{row.sum_sq:.4g}",
-            words.f_text(row),
-            escape(words.p_text(row.p, bare=True)),
-            words.eta_text(row),
-        ]
-        for row in analysis.anova
-    ]
-    return table(["source", "DF", "SS", "F", "p", "partial η²"], rows)
+def _letters(table: Table) -> str:
+    return f"{escape(table.title)}\n\n{markdown(table)}" if table.title else markdown(table)
 
 
 def _table(results: Results, setting: Setting) -> str:
@@ -136,13 +115,13 @@ def _table(results: Results, setting: Setting) -> str:
         [escape(name), *(_cell(results, setting, m, name) for m in metrics)]
         for name in results.ranked(setting, metrics[0])
     ]
-    made = table([results.study.noun, *map(escape, titles)], rows)
+    made = markdown_table([results.study.noun, *map(escape, titles)], rows)
     caption = (
         "Median, its 95 % interval where there are several trials, and the ratio of means to "
         f"{escape(results.baseline)}, with {escape(UNDECIDED)} where no difference is shown; the "
         "ratio of the best mean of each column in bold."
     )
-    if results.has_differences:
+    if results.compared_by_difference:
         caption += f" {escape(DIFFERENCES.format(results.baseline))}"
     if results.has_mere_ranges:
         caption += f" {escape(MERE_RANGES)}"
@@ -160,10 +139,10 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
     return " ".join(filter(None, (cell.median, interval, relative)))
 
 
-def _allocators(summary: Summary) -> str:
+def _allocators(study: Study) -> str:
     rows = [
         [each.name, explained(each), each.version, library_text(each), each.sha256 or ""]
-        for each in summary.study.allocators
+        for each in study.allocators
     ]
     head = ["allocator", "what", "version", "library", "SHA-256"]
-    return table(head, [list(map(escape, row)) for row in rows], are_words=True)
+    return markdown_table(head, [list(map(escape, row)) for row in rows], are_words=True)

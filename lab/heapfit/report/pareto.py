@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heapfit.drawing import FONT_SIZE, Figure, drawn, label, looks_of, titled
+from heapfit.drawing import FONT_SIZE, Figure, axis, drawn, label, looks_of, name_beside
 from heapfit.findings import Advice, Standing
 from heapfit.text import TIMES
 
@@ -50,18 +50,14 @@ def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
             y=[drawn(each.costs[MEMORY])],
             mode="markers",
             name=label(each.allocator),
-            marker={
-                "symbol": look.symbol if each.unbeaten else f"{look.symbol}-open",
-                "size": _MARK_SIZE,
-                "color": look.colour,
-            },
+            marker=look.marker(_MARK_SIZE, is_open=not each.unbeaten),
             hovertext=[_hover(each)],
             hoverinfo="text",
         )
-    axis = {"tickformat": ".2f", "ticksuffix": TIMES, "fixedrange": True, "zeroline": False}
+    form = {"tickformat": ".2f", "ticksuffix": TIMES}
     figure.update(
-        xaxis={"title": titled("time, ratio to the best"), "range": times, **axis},
-        yaxis={"title": titled("memory, ratio to the best"), "range": memories, **axis},
+        xaxis=axis("time, ratio to the best", range=times, **form),
+        yaxis=axis("memory, ratio to the best", range=memories, **form),
         annotations=_names(shown, times, memories),
         margin={"l": 66, "r": 16, "t": _TOP, "b": _BOTTOM},
     )
@@ -105,23 +101,18 @@ def _names(
         right = left + _CHARACTER * len(label(each.allocator))
         place = _free_place(taken, left, right, mark - _LABEL_RISE)
         taken.append((left, right, place))
+        name = label(each.allocator)
         names.append(
-            {
-                "x": drawn(each.costs[TIME]),
-                "y": drawn(each.costs[MEMORY]),
-                "ax": _LABEL_GAP,
-                "ay": round(place - mark, 1),
-                "text": f"<b>{label(each.allocator)}</b>"
-                if each.unbeaten
-                else label(each.allocator),
-                "xanchor": "left",
-                "showarrow": True,
-                "arrowhead": 0,
-                "arrowwidth": 0.7,
-                "arrowcolor": _FRONT,
-                "standoff": _MARK_SIZE / 2,
-                "font": {"size": FONT_SIZE},
-            }
+            name_beside(
+                f"<b>{name}</b>" if each.unbeaten else name,
+                drawn(each.costs[TIME]),
+                each.costs[MEMORY],
+                _FRONT,
+                ax=_LABEL_GAP,
+                ay=round(place - mark, 1),
+                standoff=_MARK_SIZE / 2,
+                font={"size": FONT_SIZE},
+            )
         )
     return names
 

@@ -8,6 +8,7 @@ trial of fifty is news.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, isfinite
 
@@ -25,8 +26,7 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.report.described import settings_of_variant
-from heapfit.report.settings import setting_label, setting_of
+from heapfit.report.labels import setting_label, setting_of, settings_of_variant
 from heapfit.study.identity import differences
 from heapfit.study.stopping import LOOKS, MOST_TIMEOUTS, needed_blocks, never_finish
 from heapfit.text import counted, join_words, percent, ratio, scale_for, visible
@@ -95,62 +95,59 @@ def problems(summary: Summary) -> list[Problem]:
 
 def remarks(summary: Summary) -> list[str]:
     """Return what else a reader must know: a study cut short, figures that some trials lack."""
-    return [
-        *_unfinished(summary),
-        *_mixed(summary),
-        *_linked(summary),
-        *_precision(summary),
-        *_looks(summary),
-        *_machines(summary),
-        *_missing_figures(summary),
-        *_same(summary),
-        *_other(summary),
-        *_outlived(summary),
-        *_left_out(summary),
-        *_small(summary),
-    ]
+    looked_for = (
+        _unfinished,
+        _mixed,
+        _linked,
+        _precision,
+        _looks,
+        _machines,
+        _missing_figures,
+        _same_allocators,
+        _other_output,
+        _outlived,
+        _left_out,
+        _too_short,
+    )
+    return [sentence for look in looked_for for sentence in look(summary)]
 
 
-def _other(summary: Summary) -> list[str]:
+def _other_output(summary: Summary) -> Iterator[str]:
     if not summary.other_output:
-        return []
+        return
     names = join_words([visible(name) for name in summary.other_output])
     verb = "print" if len(summary.other_output) > 1 else "prints"
-    return [
+    yield (
         f"{names} {verb} something different from {visible(summary.study.programs[0])}, in "
         "trials that are good all the same, since each program is held to its own output. If "
         "they should do the same work, look into that first."
-    ]
+    )
 
 
-def _left_out(summary: Summary) -> list[str]:
-    """Say who was given up, so that the rest could go on."""
-    return [
-        f"{visible(name)}, {setting_label(setting)}, is left out: no trial of it has ended, and "
-        f"{MOST_TIMEOUTS} ran into the time-out. To give it more time: --timeout."
-        for name, setting in sorted(
-            never_finish(summary.study, summary.problems)
-            - {(each.allocator, setting_of(each)) for each in summary.estimates}
+def _left_out(summary: Summary) -> Iterator[str]:
+    """Say which allocators were given up, so that the rest could go on."""
+    measured = {(each.allocator, setting_of(each)) for each in summary.estimates}
+    for name, setting in sorted(never_finish(summary.study, summary.problems) - measured):
+        yield (
+            f"{visible(name)}, {setting_label(setting)}, is left out: no trial of it has ended, "
+            f"and {MOST_TIMEOUTS} ran into the time-out. To give it more time: --timeout."
         )
-    ]
 
 
-def _outlived(summary: Summary) -> list[str]:
+def _outlived(summary: Summary) -> Iterator[str]:
     # Now and then one is only about to end, too.
-    if 2 * summary.trials_outlived <= summary.trials_done or summary.study.workload.server:
-        return []
-    return [
-        f"In {counted(summary.trials_outlived, 'trial')} the program left a process running in "
-        "the background, which was ended with it: what that process does is not in these "
-        "figures. If it turns into a daemon, have it stay in the foreground, and describe it "
-        "as a server: heapfit workloads new --port N -- CMD."
-    ]
+    if 2 * summary.trials_outlived > summary.trials_done and not summary.study.workload.server:
+        yield (
+            f"In {counted(summary.trials_outlived, 'trial')} the program left a process running "
+            "in the background, which was ended with it: what that process does is not in these "
+            "figures. If it turns into a daemon, have it stay in the foreground, and describe it "
+            "as a server: heapfit workloads new --port N -- CMD."
+        )
 
 
-def _mixed(summary: Summary) -> list[str]:
+def _mixed(summary: Summary) -> Iterator[str]:
     """Say what changed between trials that were measured as one study all the same."""
     last: dict[str | None, Session] = {}
-    said = []
     for session in summary.study.sessions:
         before = last.get(session.machine)
         last[session.machine] = session
@@ -159,26 +156,25 @@ def _mixed(summary: Summary) -> list[str]:
         where = f" on {visible(session.machine)}" if session.machine else ""
         clauses = [visible(each) for each in differences(before.identity, session.identity)]
         after = counted(session.first, "trial")
-        said.append(
+        yield (
             f"This mixes trials of different things (--mix): after {after}{where}, "
             f"{join_words(clauses)}."
         )
     if summary.study.sessions and summary.study.sessions[0].machine is None:
         unknown = summary.study.sessions[0].first
         if unknown:
-            said.append(
+            yield (
                 f"Of the first {counted(unknown, 'trial')} it is not known whether they measured "
                 "the same thing as those after them (--mix)."
             )
-    return said
 
 
-def _linked(summary: Summary) -> list[str]:
+def _linked(summary: Summary) -> Iterator[str]:
     """Say so where a treatment that preloads nothing did not run on the C library's malloc."""
     study = summary.study
     bare = [each for each in study.allocators if each.library is None]
     if VARIABLE in study.workload.run.environment:
-        return []  # The workload has put the C library first itself.
+        return  # The workload has put the C library first itself.
     said = {}
     for session in study.sessions:
         used = session.identity.files
@@ -193,22 +189,21 @@ def _linked(summary: Summary) -> list[str]:
                     "on the C library's. To measure the latter, add "
                     f"libc={c_library(libraries)} to --allocators."
                 )
-    return list(said.values())
+    yield from said.values()
 
 
-def _same(summary: Summary) -> list[str]:
-    allocators = summary.study.allocators
-    names = {each.name for each in allocators}
-    return [
-        f"{visible(each.variant_of.name)} and {visible(each.name)} are the same allocator: a "
-        "difference shown between them is chance, as in one column of twenty, or caused by "
-        "the machine."
-        for each in allocators
-        if each.variant_of and each.variant_of.name in names and not settings_of_variant(each)
-    ]
+def _same_allocators(summary: Summary) -> Iterator[str]:
+    names = {each.name for each in summary.study.allocators}
+    for each in summary.study.allocators:
+        if each.variant_of and each.variant_of.name in names and not settings_of_variant(each):
+            yield (
+                f"{visible(each.variant_of.name)} and {visible(each.name)} are the same "
+                "allocator: a difference shown between them is chance, as in one column of "
+                "twenty, or caused by the machine."
+            )
 
 
-def _small(summary: Summary) -> list[str]:
+def _too_short(summary: Summary) -> Iterator[str]:
     """Say so where the program does too little for any allocator to matter."""
     own = [each for each in summary.estimates if each.allocator == summary.study.baseline]
     spent: dict[Setting, dict[str, float]] = {}
@@ -216,41 +211,37 @@ def _small(summary: Summary) -> list[str]:
         if each.metric in PROCESSOR_TIME:
             spent.setdefault(setting_of(each), {})[each.metric] = each.median
     totals = [sum(parts.values()) for parts in spent.values() if len(parts) == len(PROCESSOR_TIME)]
-    if not totals or min(totals) >= _SHORT_S:
-        return []
-    shown = scale_for("s", [min(totals)], 2).text(min(totals))
-    return [
-        f"The program takes {shown} of processor time, much of which goes into starting it: "
-        "that is too little to judge an allocator by. Give it more work."
-    ]
+    if totals and min(totals) < _SHORT_S:
+        shown = scale_for("s", [min(totals)], 2).text(min(totals))
+        yield (
+            f"The program takes {shown} of processor time, much of which goes into starting it: "
+            "that is too little to judge an allocator by. Give it more work."
+        )
 
 
-def _unfinished(summary: Summary) -> list[str]:
-    if summary.trials_done >= summary.trials_planned:
-        return []
-    return [
-        f"The study is not finished: {summary.trials_done:,} of "
-        f"{counted(summary.trials_planned, 'trial')} are done."
-    ]
+def _unfinished(summary: Summary) -> Iterator[str]:
+    if summary.trials_done < summary.trials_planned:
+        yield (
+            f"The study is not finished: {summary.trials_done:,} of "
+            f"{counted(summary.trials_planned, 'trial')} are done."
+        )
 
 
-def _missing_figures(summary: Summary) -> list[str]:
+def _missing_figures(summary: Summary) -> Iterator[str]:
     """Name the metrics that trials lack although they succeeded. Needs a finished study."""
     if summary.trials_done < summary.trials_planned:
-        return []
+        return
     succeeded = summary.study.planned.copy()
     succeeded.subtract(Counter(_cell(trial.planned) for trial in summary.problems))
     found = {(e.allocator, setting_of(e), e.metric): e.n for e in summary.estimates}
-    lines = []
     for (allocator, setting, warmup), expected in succeeded.items():
         for metric in summary.study.metrics:
             n = found.get((allocator, setting, metric.name), 0)
             if not warmup and 0 <= n < expected:
-                lines.append(
+                yield (
                     f"{visible(allocator)}, {setting_label(setting)}: {visible(metric.label)} is "
                     f"missing from {expected - n} of {counted(expected, 'successful trial')}"
                 )
-    return lines
 
 
 def _cell(planned: PlannedTrial) -> Cell:
@@ -273,30 +264,34 @@ def precision_reached(summary: Summary) -> str | None:
     )
 
 
-def _precision(summary: Summary) -> list[str]:
+def _precision(summary: Summary) -> Iterator[str]:
     """Say so where a study has ended before it was as precise as it was to be."""
     rule, found = summary.study.rule, summary.precision
-    if rule is not None and rule.precision is not None and (names := _without_ratio(summary)):
-        return [
+    if rule is None or rule.precision is None:
+        return
+    if names := _without_ratio(summary):
+        yield (
             f"Of {join_words(names)} some figure is zero, so that there is no ratio whose "
             "precision could be waited for: say how many --replicates in place of --precision."
-        ]
-    if rule is None or rule.precision is None or found is None or found.reached <= rule.precision:
-        return []
+        )
+        return
+    if found is None or found.reached <= rule.precision:
+        return
     if summary.trials_done < summary.trials_planned:
-        return []
+        return
     said = f"The precision asked for, {percent(rule.precision)}, is not reached"
     pair = join_words([visible(found.first), visible(found.second)])
     if not isfinite(found.reached):
         more = "" if rule.max_time_s is None else "; allow more with --max-time"
-        return [f"{said}: of {pair} there are too few blocks to compare{more}."]
+        yield f"{said}: of {pair} there are too few blocks to compare{more}."
+        return
     label = next(each.label for each in summary.study.metrics if each.name == found.metric)
     needed = ceil(needed_blocks(found, rule.precision))
-    return [
+    yield (
         f"{said}: {visible(label)} of {pair} is known to {percent(found.reached)} after "
         f"{counted(found.blocks, 'block')}, and some {needed:,} would be needed: "
         f"{_more(rule, found.blocks, needed)}, or give the program more work."
-    ]
+    )
 
 
 def _without_ratio(summary: Summary) -> list[str]:
@@ -316,20 +311,19 @@ def _more(rule: StoppingRule, blocks: int, needed: int) -> str:
     return f"repeat the command with --max-time {ceil(seconds / unit_s)}{unit}"
 
 
-def _looks(summary: Summary) -> list[str]:
+def _looks(summary: Summary) -> Iterator[str]:
     """Say what it costs to have seen a verdict and gone on."""
     shown = [str(blocks) for blocks in summary.looks]
-    if len(shown) < 2:
-        return []
-    rate = percent(min(1.0, len(shown) * SIGNIFICANT))
-    return [
-        f"Verdicts were shown after {join_words(shown)} blocks. Seeing one and then adding "
-        f"replicates gives more chances to see a difference that is not there: up to {rate} of "
-        f"such studies show one, not {percent(SIGNIFICANT)}."
-    ]
+    if len(shown) > 1:
+        rate = percent(min(1.0, len(shown) * SIGNIFICANT))
+        yield (
+            f"Verdicts were shown after {join_words(shown)} blocks. Seeing one and then adding "
+            "replicates gives more chances to see a difference that is not there: up to "
+            f"{rate} of such studies show one, not {percent(SIGNIFICANT)}."
+        )
 
 
-def _machines(summary: Summary) -> list[str]:
+def _machines(summary: Summary) -> Iterator[str]:
     """Say of each metric whether allocators are shown to differ by machine, with the clearest."""
     metrics = {metric.name: metric for metric in summary.study.metrics}
     by_metric: dict[str, list[MachineDifference]] = {}
@@ -337,11 +331,9 @@ def _machines(summary: Summary) -> list[str]:
         # What reads the same on both is too little to matter.
         if each.shown and len(set(_figures(metrics[each.metric], each).values())) > 1:
             by_metric.setdefault(each.metric, []).append(each)
-    return [
-        _by_machine(metric, min(found, key=lambda each: each.p), len(found) - 1)
-        for metric in summary.study.metrics
-        if (found := by_metric.get(metric.name))
-    ]
+    for name, metric in metrics.items():
+        if found := by_metric.get(name):
+            yield _by_machine(metric, min(found, key=lambda each: each.p), len(found) - 1)
 
 
 def _by_machine(metric: Metric, found: MachineDifference, more: int) -> str:

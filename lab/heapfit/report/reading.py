@@ -5,8 +5,7 @@ Statistics and advice are asked here, and nowhere else in the reports, what they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from heapfit.records import (
     Summary,
     Trial,
 )
+from heapfit.report.results import Results
 from heapfit.statistics import (
     Readings,
     analyse_all,
@@ -33,39 +33,15 @@ from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.study import load, load_problems, load_series, looks
 
 
-@dataclass(frozen=True)
-class Findings:
-    """The analyses of a study's metrics as papers make them, the primary one first, and the advice,
-    which is drawn from verdicts."""
-
-    advice: Advice | None = None
-    analyse: Callable[[], list[Analysis]] = list
-
-    @cached_property
-    def analyses(self) -> list[Analysis]:
-        """Made when somebody reads them: SciPy's tests of assumptions take a while to load."""
-        return self.analyse()
-
-    def of(self, metric: str) -> Analysis | None:
-        """Return the analysis of `metric`, if there is one."""
-        return next((each for each in self.analyses if each.metric == metric), None)
-
-
-def find(readings: Readings) -> Findings:
-    """Return what is found in the trials so far; nothing where they are too few."""
-    study = readings.study
-    advice = recommend(readings, study.weights)
-    return Findings(
-        advice if advice.standings else None,
-        lambda: analyse_all(readings, analysed_metrics(study)),
-    )
-
-
 class Reading:
-    """A study and its trials, with what follows from them."""
+    """A study and its trials, with what follows from them.
+
+    `study` is what was planned. That of the summary and of the results has the metrics, too, that
+    are derived from others.
+    """
 
     def __init__(self, study: Study, trials: list[Trial], looks: Sequence[int] = ()) -> None:
-        """Read the `trials` of `study`, of which a verdict was shown after `looks` blocks."""
+        """Read the `trials` of `study`. After `looks` blocks, a verdict was shown."""
         self.study = study
         self.trials = trials
         self._looks = looks
@@ -86,8 +62,25 @@ class Reading:
         return summarise(self.readings).model_copy(update={"looks": sorted(shown)})
 
     @cached_property
-    def findings(self) -> Findings:
-        return find(self.readings)
+    def results(self) -> Results:
+        return Results(self.summary)
+
+    @cached_property
+    def advice(self) -> Advice | None:
+        """The recommendation, which is drawn from verdicts; None: there are too few trials."""
+        advice = recommend(self.readings, self.summary.study.weights)
+        return advice if advice.standings else None
+
+    @cached_property
+    def analyses(self) -> list[Analysis]:
+        """The analyses of variance that a paper would make, of the primary metric first.
+
+        SciPy's tests of assumptions take a while to load, so they are made when asked for.
+        """
+        return analyse_all(self.readings, analysed_metrics(self.summary.study))
+
+    def analysis(self, metric: str) -> Analysis | None:
+        return next((each for each in self.analyses if each.metric == metric), None)
 
 
 class SeriesReading:
@@ -107,9 +100,9 @@ class SeriesReading:
         )
 
     @property
-    def findings(self) -> dict[str, Findings]:
-        """What was found in each experiment, by its name."""
-        return {name: self.parts[name].findings for name in self.summary.experiments}
+    def advice(self) -> dict[str, Advice | None]:
+        """The recommendation of each experiment, by its name."""
+        return {name: self.parts[name].advice for name in self.summary.experiments}
 
     def _summaries(self, names: Sequence[str]) -> dict[str, Summary]:
         return {name: self.parts[name].summary for name in names if name in self.parts}

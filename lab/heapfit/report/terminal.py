@@ -16,39 +16,32 @@ from rich.console import Console
 from rich.text import Text
 
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting, Summary
-from heapfit.report import findings_words as words
-from heapfit.report.changes import against_baseline, change
-from heapfit.report.conclusions import (
-    NOTHING,
-    UNDECIDED,
-    alone,
-    conclude,
-    headline_metrics,
-)
-from heapfit.report.deployment import DEPLOYMENT, deployment
-from heapfit.report.described import explanations
-from heapfit.report.letters import LEGEND, LettersEntry, LettersGrid, grids
+from heapfit.records import Metric, Setting
+from heapfit.report import papers, recommendation, series
+from heapfit.report.comparisons import LEGEND, letters_tables
+from heapfit.report.conclusions import NOTHING, alone, conclude, headline_metrics
+from heapfit.report.labels import explanations, setting_label
 from heapfit.report.problems import precision_reached, problems, remarks
-from heapfit.report.reading import Findings
-from heapfit.report.results import MOST_OPEN_SETTINGS, Results
-from heapfit.report.settings import setting_label
+from heapfit.report.reading import Reading, SeriesReading
+from heapfit.report.results import MOST_OPEN_SETTINGS, UNDECIDED, Results, change
+from heapfit.report.tables import Table
 from heapfit.report.terminal_text import (
+    BEST,
     COLUMN_GAP,
     INDENT,
     NO_FIGURE,
     ascii_only,
     encodable,
     fitting,
+    in_parts,
     new_table,
     print_line,
+    print_lines,
     print_problems,
-    tables,
 )
 from heapfit.statistics import analysed_metrics
-from heapfit.text import TERMINAL_DIGITS, capitalised, counted, join_words, visible
+from heapfit.text import TERMINAL_DIGITS, capitalised, counted, counted_range, join_words, visible
 
-BEST = "*"
 _LONGEST_NAME = 24
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
@@ -71,53 +64,44 @@ class _Column:
         return widest + COLUMN_GAP + max(cell_len(each.plain) for each in self.changes.values())
 
 
-def render(summary: Summary, console: Console, findings: Findings | None = None) -> None:
-    """Print the summary as wide as `console` is: recommendation, tables, conclusions, problems."""
-    results = Results(summary)
-    findings = findings or Findings()
-    if findings.advice:
-        _print_recommendation(results, findings.advice, console)
+def render(reading: Reading, console: Console) -> None:
+    """Print the answer as wide as `console` is: recommendation, tables, conclusions, problems."""
+    summary, results, advice = reading.summary, reading.results, reading.advice
+    if advice:
+        _print_recommendation(results, advice, console)
     if said := alone(results):
         console.print()
-        for line in said:
-            print_line(console, line, style="bold")
+        print_lines(console, said, style="bold")
     if len(results.settings) > 1:
-        _print_analyses(results, findings, console)
-    if len(results.settings) <= MOST_OPEN_SETTINGS or not findings.advice:
-        _print_settings(results, findings, console)
-    _print_variants(summary, console)
-    troubles = [problem.sentence for problem in problems(summary)] + remarks(summary)
-    print_problems(console, troubles)
-    _print_deployment(summary, findings, console)
+        _print_analyses(reading, console)
+    if len(results.settings) <= MOST_OPEN_SETTINGS or not advice:
+        _print_settings(results, advice, console)
+    if lines := explanations(summary.study.allocators):
+        console.print()
+        print_lines(console, lines, style="dim")
+    print_problems(console, [*(each.sentence for each in problems(summary)), *remarks(summary)])
+    _print_deployment(reading, console)
 
 
-def _print_deployment(summary: Summary, findings: Findings, console: Console) -> None:
+def _print_deployment(reading: Reading, console: Console) -> None:
     """Print how to run what is recommended, in lines that are not broken: they are for a shell."""
-    lines = deployment(summary.study, findings.advice)
+    lines = recommendation.deployment(reading.summary.study, reading.advice)
     if lines:
         console.print()
-        print_line(console, DEPLOYMENT, style="bold")
+        print_line(console, recommendation.DEPLOYMENT, style="bold")
     for line in lines:
         console.print(Text(f"{INDENT}{encodable(line, console)}"), soft_wrap=True)
 
 
-def _print_variants(summary: Summary, console: Console) -> None:
-    lines = explanations(summary.study.allocators)
-    if lines:
-        console.print()
-    for line in lines:
-        print_line(console, line, style="dim")
-
-
-def _print_settings(results: Results, findings: Findings, console: Console) -> None:
+def _print_settings(results: Results, advice: Advice | None, console: Console) -> None:
     """Print a table for each setting, with conclusions where no recommendation has said them."""
     columns: list[_Column] = []
-    is_said = bool(alone(results) or (findings.advice and not results.study.programs))
+    is_said = bool(alone(results) or (advice and not results.study.programs))
     for setting in results.settings if results.metrics else []:
-        columns = _print_table(results, setting, findings.advice, console)
-        for metric in [] if is_said else headline_metrics(results):
-            said = conclude(results, setting, metric)
-            print_line(console, said, style="bold")
+        columns = _print_table(results, setting, advice, console)
+        if not is_said:
+            said = (conclude(results, setting, metric) for metric in headline_metrics(results))
+            print_lines(console, said, style="bold")
     if results.metrics:
         _print_legend(results, [column.metric for column in columns], console)
     else:
@@ -196,10 +180,10 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     baseline = visible(results.baseline)
     counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
-    trials = counted(most, "trial") if fewest == most else f"{fewest} to {counted(most, 'trial')}"
+    median = f"The median of {counted_range(fewest, most, 'trial')}"
     interval = ", with its 95 % interval" if results.has_intervals else ""
     changes = f", and the change of the mean from {baseline}{interval}"
-    lines = [f"The median of {trials}{changes if results.summary.verdicts else ''}."]
+    lines = [f"{median}{changes if results.summary.verdicts else ''}."]
     if any(
         results.undecided(setting, metric, name)
         for setting in results.settings
@@ -212,8 +196,7 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     if hidden := [visible(each.label) for each in results.metrics if each not in shown]:
         more = counted(len(hidden), "more metric")
         lines.append(f"{more} in the page or a wider terminal: {join_words(hidden)}.")
-    for line in lines:
-        print_line(console, line, style="dim")
+    print_lines(console, lines, style="dim")
 
 
 # --------------------------------------------------- the findings over all settings
@@ -222,44 +205,45 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
 def _print_recommendation(results: Results, advice: Advice, console: Console) -> None:
     """Print what is recommended, why, and over several settings the ranking."""
     console.print()
-    print_line(console, words.headline(advice), style="bold")
-    if said := against_baseline(results, advice):
+    print_line(console, recommendation.headline(advice), style="bold")
+    if said := recommendation.against_baseline(results, advice):
         print_line(console, said, style="bold")
-    print_line(console, words.reasons_of(advice))
+    print_line(console, recommendation.reasons_of(advice))
     several = len(results.settings) > 1
     if several:
-        _print_ranking(advice, console)
-    weights = f"Costs are ratios to the best; weights: {words.weights_text(advice)}."
-    unbeaten = [f"{capitalised(words.UNBEATEN)}."] if several else []
-    for line in (weights, *unbeaten, *map(visible, advice.notes)):
-        print_line(console, line, style="dim")
+        _print_ranking(results, advice, console)
+    weights = recommendation.weights_text(advice)
+    lines = [f"Costs are ratios to the best; weights: {weights}."]
+    lines += [f"{capitalised(recommendation.UNBEATEN)}."] if several else []
+    print_lines(console, [*lines, *map(visible, advice.notes)], style="dim")
 
 
-def _print_ranking(advice: Advice, console: Console) -> None:
+def _print_ranking(results: Results, advice: Advice, console: Console) -> None:
     console.print()
-    costs = words.costs_of(advice)
+    ranking = recommendation.ranking(advice, results.study.noun)
+    *figures, notes = ranking.columns
     table = new_table()
-    table.add_column("")
-    for header in ("score", *costs):
+    table.add_column(ranking.corner)
+    for header in figures:
         table.add_column(Text(encodable(visible(header), console)), justify="right", no_wrap=True)
-    table.add_column("")
-    for each in advice.standings:
-        figures = [f"{each.score:.3f}", *(words.cost_text(each, cost) for cost in costs)]
-        cells = [visible(each.allocator), *figures, words.standing_notes(advice, each)]
-        style = "bold" if each.allocator == advice.recommended else ""
-        table.add_row(*(Text(encodable(cell, console), style=style) for cell in cells))
+    table.add_column(notes)
+    for row in ranking.rows:
+        texts = [visible(row.label), *(cell.text for cell in row.cells)]
+        style = "bold" if row.label == advice.recommended else ""
+        table.add_row(*(Text(encodable(text, console), style=style) for text in texts))
     console.print(table)
 
 
-def _print_analyses(results: Results, findings: Findings, console: Console) -> None:
+def _print_analyses(reading: Reading, console: Console) -> None:
     """Print of every analysed metric who differs from whom, and what a paper would say of it."""
+    results = reading.results
     analysed = analysed_metrics(results.study)
     any_letters = False
     for metric in results.metrics:
         if metric.name not in analysed:
             continue
-        shown = grids(results, metric, results.scale(metric, TERMINAL_DIGITS))
-        analysis = findings.of(metric.name)
+        shown = letters_tables(results, metric, results.scale(metric, TERMINAL_DIGITS))
+        analysis = reading.analysis(metric.name)
         if shown:
             _print_metric(results, metric, shown, console)
         elif analysis:  # of one allocator
@@ -273,16 +257,14 @@ def _print_analyses(results: Results, findings: Findings, console: Console) -> N
         print_line(console, f"{BEST} no other of its column is shown to be better", style="dim")
 
 
-def _print_metric(
-    results: Results, metric: Metric, shown: list[LettersGrid], console: Console
-) -> None:
+def _print_metric(results: Results, metric: Metric, shown: list[Table], console: Console) -> None:
     scale = results.scale(metric, TERMINAL_DIGITS)
     console.print()
     print_line(
         console, visible(f"{metric.label}{scale.suffix}: who differs from whom"), style="bold"
     )
     for each in shown[:_MOST_TABLES]:
-        _print_grid(each, console)
+        _print_letters(each, console)
     more = len(shown) - _MOST_TABLES
     if more > 0:
         print_line(console, f"{counted(more, 'more such table')} in the report.", style="dim")
@@ -293,25 +275,39 @@ def _print_analysis(results: Results, analysis: Analysis, console: Console) -> N
     print_line(
         console, "As papers do it, by an analysis of variance (the report has more):", style="dim"
     )
-    said = words.sentences(analysis, results.study.replicates)
-    for line in [*said, *words.anova_short(analysis)]:
-        print_line(console, f"{INDENT}{line}", style="dim")
+    said = [*papers.sentences(analysis, results.study.replicates), *papers.anova_short(analysis)]
+    print_lines(console, (f"{INDENT}{line}" for line in said), style="dim")
     console.print()
 
 
-def _print_grid(shown: LettersGrid, console: Console) -> None:
+def _print_letters(table: Table, console: Console) -> None:
     """Print the table; what is wider than the terminal is continued below."""
     console.print()
-    if shown.title:
-        print_line(console, shown.title)
-    rows = [(name, list(map(_lettered, cells))) for name, cells in shown.rows]
-    for part in tables(shown.corner, shown.columns, rows, [], console):
+    if table.title:
+        print_line(console, table.title)
+    for part in in_parts(table, console):
         console.print(part)
         console.print()
 
 
-def _lettered(cell: LettersEntry | None) -> Text:
-    if cell is None:
-        return Text(NO_FIGURE)
-    text = f"{cell.figure}{BEST if cell.leads else ' '} {cell.letters}".rstrip()
-    return Text(text, style="bold" if cell.leads else "")
+# --------------------------------------------------- a study of many parts
+
+
+def render_series(reading: SeriesReading, console: Console) -> None:
+    """Print the answer of a study of many parts as wide as `console` is.
+
+    A table wider than that is continued below itself, so that no allocator is left out.
+    """
+    summary = reading.summary
+    for table in [*series.ratio_tables(summary), *series.probe_tables(summary)]:
+        console.print()
+        print_line(console, visible(table.title), style="bold")
+        for part in in_parts(table, console):
+            console.print()
+            console.print(part)
+    console.print()
+    recommended = [f"{visible(name)}: {line}" for name, line in series.recommendations(reading)]
+    print_lines(console, [*series.conclusions(summary), *recommended], style="bold")
+    notes = [*explanations(summary.series.allocators), *series.notes(summary)]
+    print_lines(console, notes, style="dim")
+    print_problems(console, series.troubles(summary))

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
-from rich.cells import cell_len
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from heapfit.text import DASH, TIMES
+from heapfit.report.tables import Cell, Table
+from heapfit.text import DASH, TIMES, visible
 
 NO_FIGURE = "-"
+# Behind the best figure of a column: colour alone says nothing.
+BEST = "*"
 # Between two columns: the padding that the table asks for, and its empty divider.
 COLUMN_GAP = 2
 TABLE_BOX = box.SIMPLE_HEAD
 INDENT = "  "
-
-# A row of a table: its label, and its cells.
-Row = tuple[str, Sequence[Text]]
 
 
 def print_line(console: Console, line: str, style: str = "") -> None:
@@ -27,18 +26,22 @@ def print_line(console: Console, line: str, style: str = "") -> None:
     console.print(Text(encodable(line, console), style=style))
 
 
+def print_lines(console: Console, lines: Iterable[str], style: str = "") -> None:
+    for line in lines:
+        print_line(console, line, style)
+
+
 def print_problems(console: Console, lines: Sequence[str]) -> None:
     """Print what went wrong, if anything did."""
     if lines:
         console.print()
         print_line(console, "Problems", style="bold")
-    for line in lines:
-        print_line(console, f"{INDENT}! {line}")
+    print_lines(console, (f"{INDENT}! {line}" for line in lines))
 
 
-def new_table() -> Table:
+def new_table() -> RichTable:
     """Return a table without columns, in the form that all have."""
-    return Table(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    return RichTable(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
 
 
 def fitting(widths: Sequence[int], room: int) -> int:
@@ -50,36 +53,37 @@ def fitting(widths: Sequence[int], room: int) -> int:
     return len(widths)
 
 
-def tables(
-    corner: str,
-    columns: Sequence[str],
-    rows: Sequence[Row],
-    totals: Sequence[Row],
-    console: Console,
-) -> Iterator[Table]:
-    """Yield a table with its `totals` below a line, in parts where it is wider than `console`.
-
-    Texts are `visible` already.
-    """
-    every = [*rows, *totals]
-    room = console.width - max(cell_len(text) for text in (corner, *(label for label, _ in every)))
-    widths = [
-        max(cell_len(text) for text in (name, *(cells[at].plain for _, cells in every)))
-        for at, name in enumerate(columns)
-    ]
+def in_parts(table: Table, console: Console) -> Iterator[RichTable]:
+    """Yield a table with its totals below a line, in parts where it is wider than `console`."""
+    every = [*table.rows, *table.totals]
+    labels = [_text(row.label, console) for row in every]
+    cells = [[_cell(cell, console) for cell in row.cells] for row in every]
+    corner = _text(table.corner, console)
+    names = [_text(name, console) for name in table.columns]
+    room = console.width - max(text.cell_len for text in (corner, *labels))
+    widths = [max(text.cell_len for text in column) for column in zip(names, *cells, strict=True)]
     first = 0
-    while first < len(columns):
+    while first < len(names):
         end = first + fitting(widths[first:], room)
         made = new_table()
-        made.add_column(Text(encodable(corner, console)))
-        for name in columns[first:end]:
-            made.add_column(Text(encodable(name, console)), justify="right", no_wrap=True)
-        for at, (label, cells) in enumerate(every, start=1):
-            shown = [Text(encodable(c.plain, console), style=c.style) for c in cells[first:end]]
-            label_text = Text(encodable(label, console), no_wrap=True)
-            made.add_row(label_text, *shown, end_section=at == len(rows))
+        made.add_column(corner)
+        for name in names[first:end]:
+            made.add_column(name, justify="right", no_wrap=True)
+        for at, (label, row) in enumerate(zip(labels, cells, strict=True), start=1):
+            made.add_row(label, *row[first:end], end_section=at == len(table.rows))
         yield made
         first = end
+
+
+def _text(text: str, console: Console, style: str = "") -> Text:
+    return Text(encodable(visible(text), console), style=style, no_wrap=True)
+
+
+def _cell(cell: Cell, console: Console) -> Text:
+    if not cell.text:
+        return Text(NO_FIGURE, style="dim")
+    mark = f"{BEST if cell.is_best else ' '} {cell.letters}" if cell.letters else ""
+    return _text(cell.text + mark, console, style="bold" if cell.is_best else "")
 
 
 def ascii_only(console: Console) -> bool:

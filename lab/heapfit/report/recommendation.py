@@ -1,0 +1,147 @@
+"""The recommendation in words: what is recommended, why, and the lines that put it to use."""
+
+from __future__ import annotations
+
+import shlex
+
+from heapfit import catalogue, options
+from heapfit.advice.values import values_of
+from heapfit.findings import Advice, Standing
+from heapfit.meaning import PROCESSOR, REPLAYED_TIME
+from heapfit.records import InstalledAllocator, Study
+from heapfit.report.conclusions import mid_sentence
+from heapfit.report.results import Results, change
+from heapfit.report.tables import Cell, Row, Table
+from heapfit.text import TERMINAL_DIGITS, TIMES, join_words, visible
+from heapfit.trial.placeholders import BUILTIN_NAMES
+from heapfit.trial.preload import environment_changes
+
+_UNBEATEN = "unbeaten"
+UNBEATEN = "unbeaten: no other is shown to be better in one respect without being worse in another"
+DEPLOYMENT = "To run what is recommended:"
+
+# In place of a command that only means something within a trial.
+_SOME_COMMAND = "CMD"
+
+
+def headline(advice: Advice) -> str:
+    """Return the recommendation in a few words."""
+    if not advice.told:
+        return "Nothing can be said yet"
+    if advice.recommended is None and not advice.differs:
+        return "Nothing can be told" if advice.untold else "No difference shown that matters"
+    by = ", by processor time" if PROCESSOR in advice.metrics.values() else ""
+    if advice.recommended is None:
+        return f"No recommendation{by}"
+    verb = "Keep" if advice.keeps else "Recommended:"
+    return f"{verb} {visible(advice.recommended)}{by}"
+
+
+def weights_text(advice: Advice) -> str:
+    """Return what counted how much, for example `time 2, memory 1`."""
+    return ", ".join(f"{visible(name)} {weight:g}" for name, weight in advice.weights.items())
+
+
+def one_line(advice: Advice) -> str:
+    """Return the recommendation with its reasons as one paragraph."""
+    return f"{headline(advice)}. {reasons_of(advice)}"
+
+
+def reasons_of(advice: Advice) -> str:
+    """Return the reasons, what cannot be told, and why processor time decides where it does."""
+    return visible(" ".join(filter(None, (advice.reasons, *advice.untold, advice.basis))))
+
+
+def _standing_notes(advice: Advice, standing: Standing) -> str:
+    """Return what is to be said of an allocator's place beside its figures."""
+    is_tied = standing.tied_with_best and standing is not advice.standings[0]
+    return join_words([*[_UNBEATEN] * standing.unbeaten, *["tied with the first"] * is_tied])
+
+
+def _costs_of(advice: Advice) -> list[str]:
+    """Return the costs that any allocator has, in the order of the weights."""
+    found = dict.fromkeys([*advice.weights, *(c for s in advice.standings for c in s.costs)])
+    return [name for name in found if any(name in each.costs for each in advice.standings)]
+
+
+def ranking(advice: Advice, noun: str) -> Table:
+    """Return the ranking: each `noun` with its score, its costs, and what is to be said of it."""
+    costs = _costs_of(advice)
+    return Table(
+        title="Ranking",
+        corner=noun,
+        columns=["score", *costs, ""],
+        rows=[
+            Row(
+                each.allocator,
+                [
+                    Cell(f"{each.score:.3f}", is_best=each.allocator == advice.recommended),
+                    *(Cell(_cost_text(each, cost)) for cost in costs),
+                    Cell(_standing_notes(advice, each)),
+                ],
+            )
+            for each in advice.standings
+        ],
+    )
+
+
+def _cost_text(standing: Standing, cost: str) -> str:
+    """Return a cost as a ratio to the best, nothing where there is none."""
+    return f"{standing.costs[cost]:.3f}{TIMES}" if cost in standing.costs else ""
+
+
+def against_baseline(results: Results, advice: Advice) -> str:
+    """Return what the recommended allocator is to the baseline in each of the metrics that decide,
+    over all settings, as a sentence; empty: there is nothing to say."""
+    name = advice.recommended
+    setting = results.settings[0] if len(results.settings) == 1 else None
+    if name is None or name == results.baseline:
+        return ""
+    by_name = {metric.name: metric for metric in results.metrics}
+    said = []
+    for metric in (by_name[each] for each in advice.metrics.values() if each in by_name):
+        verdict = results.verdict(setting, metric, name, results.baseline)
+        if verdict is not None:
+            undecided = "" if verdict.shown else ", which may be chance"
+            scale = results.scale(metric, TERMINAL_DIGITS)
+            said.append(f"{mid_sentence(metric.label)} {change(verdict, scale)}{undecided}")
+    baseline = visible(results.baseline)
+    return f"Compared with {baseline}: {'; '.join(said)}." if said else ""
+
+
+def deployment(study: Study, advice: Advice | None) -> list[str]:
+    """Return the lines; none where there is nothing to change, or no line would do it."""
+    if advice is None or advice.recommended is None or advice.keeps:
+        return []
+    values = values_of(study)
+    chosen = next(each for each in values or study.allocators if each.name == advice.recommended)
+    # Of a tool there is no such line, and of programs under one allocator nothing but the choice.
+    if chosen.record is not None or chosen.wrapper or study.noun == "program":
+        return []
+    command = _command(study, chosen)
+    word = shlex.quote(catalogue.treatment_word(chosen))
+    lines = []
+    if not values:  # The name of a value is no allocator's.
+        word = shlex.quote(catalogue.treatment_word(chosen))
+        lines.append(f"heapfit run --allocator {word} -- {command}")
+    # Its own options alone: those that the reader's environment has are not of the study.
+    changes = environment_changes(chosen, {options.VARIABLE: ""})
+    variables = [f"{name}={shlex.quote(value)}" for name, value in changes.items() if value]
+    if variables:
+        lines.append(" ".join([*variables, command]))
+    return [visible(line) for line in lines]
+
+
+def _command(study: Study, chosen: InstalledAllocator) -> str:
+    """Return the study's command as a shell takes it, if it stands on its own and is not the
+    replayer of a recording."""
+    words = study.command
+    if any(metric.name == REPLAYED_TIME for metric in study.metrics):
+        return _SOME_COMMAND
+    if chosen.program is not None:
+        own = chosen.parameters[catalogue.PROGRAM]
+        words = [word.replace(catalogue.PLACEHOLDER, own) for word in words]
+    names = {*BUILTIN_NAMES, *study.workload.parameters}
+    if any(f"{{{name}}}" in word for name in names for word in words):
+        return _SOME_COMMAND
+    return shlex.join(words)
