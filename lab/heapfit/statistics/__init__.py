@@ -6,7 +6,7 @@ from heapfit.statistics.deciding import read
 from heapfit.statistics.median import Interval, coverage, median_interval
 from heapfit.statistics.observations import Readings
 from heapfit.statistics.peers import compare_with_peers
-from heapfit.statistics.summary import analysed_metrics, summarise
+from heapfit.statistics.summary import analysed_metrics, precision_of, summarise
 
 __all__ = [
     "Interval",
@@ -17,6 +17,7 @@ __all__ = [
     "compare_with_peers",
     "coverage",
     "median_interval",
+    "precision_of",
     "read",
     "summarise",
 ]

@@ -37,8 +37,9 @@ _LARGEST_EFFECT = 100.0
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What the power of a comparison depends on, besides the replicates and the effect."""
+class DesignPower:
+    """What the power of Tukey's comparison in a design depends on, besides the replicates and the
+    effect."""
 
     levels: int  # means in the family
     exponent: float
@@ -66,17 +67,17 @@ class Comparison:
 
 
 def power_note(
-    comparison: Comparison, replicates: int, effect: float = EFFECT, power: float = POWER
+    design: DesignPower, replicates: int, effect: float = EFFECT, power: float = POWER
 ) -> PowerNote:
-    """Return what `comparison` needs to find `effect` with probability `power`, and what it finds
+    """Return what `design` needs to find `effect` with probability `power`, and what it finds
     with the `replicates` that there are."""
     return PowerNote(
         effect=effect,
         power=power,
-        replicates=_fewest(lambda count: comparison.power(effect, count), power),
-        residual_cv=comparison.cv,
-        achieved=comparison.power(effect, replicates),
-        detectable=_detectable(comparison, replicates, power),
+        replicates=_fewest(lambda count: design.power(effect, count), power),
+        residual_cv=design.cv,
+        achieved=design.power(effect, replicates),
+        detectable=_detectable(design, replicates, power),
     )
 
 
@@ -118,11 +119,11 @@ def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
     return high
 
 
-def _detectable(comparison: Comparison, replicates: int, power: float) -> float | None:
+def _detectable(design: DesignPower, replicates: int, power: float) -> float | None:
     from scipy.optimize import brentq  # Takes a while to load: only for who reads an analysis.
 
     def shortfall(effect: float) -> float:
-        return comparison.power(effect, replicates) - power
+        return design.power(effect, replicates) - power
 
     if shortfall(_LARGEST_EFFECT) < 0:
         return None

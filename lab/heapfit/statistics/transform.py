@@ -44,17 +44,16 @@ class BoxCox:
     high: float
 
 
-def as_measured(reason: str) -> Transform:
-    """Return the transform that changes nothing."""
+def _as_measured(reason: str) -> Transform:
     return Transform(exponent=1, name=NAMES[1], box_cox=None, reason=reason)
 
 
 def choose(model: FactorialModel, figures: Floats) -> Transform:
     """Return the scale on which `figures` are to be analysed by `model`."""
     if figures.min() <= 0:
-        return as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
+        return _as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
     if model.residual_sum_sq(np.log(figures)) <= _EXACT**2 * model.n:
-        return as_measured("Figures of a treatment do not differ, so no scale suits them best.")
+        return _as_measured("Figures of a treatment do not differ, so no scale suits them best.")
     found = box_cox(model, figures)
     exponent, reason = _snapped(found)
     return Transform(

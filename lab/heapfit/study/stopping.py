@@ -2,7 +2,7 @@
 
 A stopping rule stands in place of a number of replicates. To reach a precision, the figures are
 looked at after `LOOKS` blocks, and the plan goes on to the next look until every interval that
-matters (`statistics.precision`) is narrow enough. What a look asks is how wide intervals are, never
+matters (`statistics.precision_of`) is narrow enough. A look asks how wide intervals are, never
 where they lie, so that it cannot wait for a difference to show. Widths scatter, and the study ends
 more readily where they are too narrow by chance: verdicts make up for that (`verdict.OF_STOPPING`).
 Looks lie so far apart that each has a quarter more blocks than the one before: more looks would
@@ -162,8 +162,7 @@ class Stopping:
 
     def _is_narrow(self, wanted: float) -> bool:
         # SciPy takes a while to load, which is not wanted before the first trial.
-        from heapfit.statistics import read
-        from heapfit.statistics.precision import precision_of
+        from heapfit.statistics import precision_of, read
 
         self.precision = precision_of(read(self._journal.study, self._journal.trials))
         return self.precision is None or self.precision.reached <= wanted
