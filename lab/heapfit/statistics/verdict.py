@@ -297,14 +297,17 @@ def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     settings.
     """
     study = readings.study
-    names = [allocator.name for allocator in study.allocators]
     if study.is_of_one:
         wanted = [metric for metric in study.metrics if metric.name in whole]
         return [each for metric in wanted for each in between_settings(readings, metric)]
+    baseline = [allocator.name for allocator in study.allocators].index(study.baseline)
     made: list[Verdict] = []
     for metric in study.metrics:
-        to = None if metric.name in whole else names.index(study.baseline)
-        made += _of_metric(readings, metric, to)
+        to = None if metric.name in whole else baseline
+        family = _Family.of_allocators(readings, figures_of(readings, metric.name), metric)
+        made += [each for found in family.in_settings(to) for each in found]
+        if len(family.levels) > 1:
+            made += family.overall(to)
     return made
 
 
@@ -313,34 +316,30 @@ def in_settings(
 ) -> list[list[Verdict]]:
     """Return the verdicts on `figures`, one for each trial, in every setting of the study; adjusted
     for so many `times` as many pairs."""
-    family = _family(readings, figures, metric)
-    family = replace(family, of_each=family.of_each * times)
-    return [list(found) for found in family.in_settings()]
+    family = _Family.of_allocators(readings, figures, metric)
+    return replace(family, of_each=family.of_each * times).in_settings()
 
 
 def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict]:
     """Return the verdicts on `figures` over all settings: in a study of one, those of that one."""
-    family = _family(readings, figures, metric)
+    family = _Family.of_allocators(readings, figures, metric)
     if len(family.levels) > 1:
-        return list(family.overall(readings, figures))
+        return family.overall()
     return [each for found in family.in_settings() for each in found]
 
 
-def between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
-    """Yield the verdicts on the settings of one allocator; they share blocks as allocators do."""
-    figures = figures_of(readings, metric.name)
-    family = _Family(
-        [setting_name(readings.study, setting) for setting in readings.study.settings()],
-        [{}],
-        metric,
-        by_block(readings, figures).swapaxes(0, 1),
-        subject_of(metric.name, figures),
-        None,
-        of_each(readings.study),
-        method_of(readings.study),
+def between_settings(readings: Readings, metric: Metric) -> list[Verdict]:
+    """Return the verdicts on the settings of one allocator; they share blocks as allocators do."""
+    family = _Family.of_allocators(readings, figures_of(readings, metric.name), metric)
+    settings = readings.study.settings()
+    family = replace(
+        family,
+        names=[setting_name(readings.study, setting) for setting in settings],
+        levels=[{}],
+        table=family.table.swapaxes(0, 1),
+        baseline=None,
     )
-    for found in family.in_settings():
-        yield from found
+    return [each for found in family.in_settings() for each in found]
 
 
 def setting_name(study: Study, setting: Setting) -> str:
@@ -356,69 +355,59 @@ def levels_of(setting: Setting) -> Iterator[tuple[str, str]]:
     yield from further
 
 
-def _of_metric(readings: Readings, metric: Metric, to: int | None) -> Iterator[Verdict]:
-    figures = figures_of(readings, metric.name)
-    family = _family(readings, figures, metric)
-    for found in family.in_settings(to):
-        yield from found
-    if len(family.levels) > 1:
-        yield from family.overall(readings, figures, to)
-
-
-def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
-    names = [allocator.name for allocator in readings.study.allocators]
-    control = readings.study.control
-    return _Family(
-        names,
-        [dict(levels_of(setting)) for setting in readings.study.settings()],
-        metric,
-        by_block(readings, figures),
-        subject_of(metric.name, figures),
-        None if control is None else names.index(control),
-        of_each(readings.study),
-        method_of(readings.study),
-    )
-
-
 def of_each(study: Study) -> float:
     """Return how many times each pair of a study is adjusted for."""
     return OF_STOPPING if study.stops_by_figures else 1.0
 
 
-def method_of(study: Study) -> str:
-    return STOPPED_METHOD if study.stops_by_figures else METHOD
-
-
 @dataclass(frozen=True)
 class _Family:
-    """The figures of one metric, [setting, allocator, block], by the allocators' `names`."""
+    """The figures of one metric, [setting, treatment, block], by the treatments' `names`."""
 
     names: Sequence[str]
     levels: Sequence[Mapping[str, str]]  # of each setting
     metric: Metric
     table: Floats
+    complete: Flags | None  # the [setting, treatment] to be compared over all settings, if any
     subject: Subject
     baseline: int | None  # whose pairs are a family of their own; None: nobody's are
-    of_each: float = 1.0  # how many times each pair is adjusted for
-    method: str = METHOD
+    of_each: float  # how many times each pair is adjusted for
+    method: str
 
-    def in_settings(self, to: int | None = None) -> Iterator[Iterator[Verdict]]:
+    @classmethod
+    def of_allocators(cls, readings: Readings, figures: Floats, metric: Metric) -> _Family:
+        study = readings.study
+        names = [allocator.name for allocator in study.allocators]
+        return cls(
+            names=names,
+            levels=[dict(levels_of(setting)) for setting in study.settings()],
+            metric=metric,
+            table=by_block(readings, figures),
+            complete=in_full_grid(readings, figures, metric.name),
+            subject=subject_of(metric.name, figures),
+            baseline=None if study.control is None else names.index(study.control),
+            of_each=of_each(study),
+            method=STOPPED_METHOD if study.stops_by_figures else METHOD,
+        )
+
+    def in_settings(self, to: int | None = None) -> list[list[Verdict]]:
         found, judged = self._judged(to, lambda of: self._pairs(self.table, of))
         means = self._means()
-        for setting, at in enumerate(self.levels):
-            yield self._records(found, judged, means, (setting,), at)
+        return [
+            list(self._records(found, judged, means, (setting,), at))
+            for setting, at in enumerate(self.levels)
+        ]
 
-    def overall(
-        self, readings: Readings, figures: Floats, to: int | None = None
-    ) -> Iterator[Verdict]:
-        grid = in_full_grid(readings, figures, self.metric.name)
-        if grid is None:
-            return
-        kept_figures = np.where(grid[..., None], self.table, np.nan)
+    def overall(self, to: int | None = None) -> list[Verdict]:
+        if self.complete is None:
+            return []
+        kept = np.where(self.complete[..., None], self.table, np.nan)
         averaged, judged = self._judged(
-            to, lambda of: over_settings(self._pairs(kept_figures, of, steady=False))
+            to, lambda of: over_settings(self._pairs(kept, of, steady=False))
         )
-        yield from self._records(averaged, judged, self._average_means(), (), {})
+        # Each treatment's mean is the average over the settings that it has.
+        means = mean_of_known(self._means(), axis=0)
+        return list(self._records(averaged, judged, means, (), {}))
 
     def _pairs(self, table: Floats, to: int | None, *, steady: bool = True) -> Pairs:
         return pairs(table, ratio=self.subject == "ratio", to=to, steady=steady)
@@ -481,14 +470,10 @@ class _Family:
             )
 
     def _means(self) -> Floats:
-        """Each allocator's mean in each setting."""
-        values = np.log(self.table) if self.subject == "ratio" else self.table
-        means = mean_of_known(values)
-        return np.exp(means) if self.subject == "ratio" else means
-
-    def _average_means(self) -> Floats:
-        """Each allocator's mean, the average over the settings that it has."""
-        return mean_of_known(self._means(), axis=0)
+        """Each treatment's mean in each setting."""
+        if self.subject == "ratio":
+            return np.exp(mean_of_known(np.log(self.table)))
+        return mean_of_known(self.table)
 
 
 def _replaced(judged: Judged, found: Pairs, of_baseline: Judged, baseline: int) -> Judged:
