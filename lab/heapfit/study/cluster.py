@@ -394,7 +394,7 @@ class _Execution:
                 return
             measured = await self._link.call(machine, machine_side.prepare, self._sent)
             identity = Identity.model_validate_json(measured)
-            self._journal.joined(machine.name, identity, mix=self._mix)
+            self._journal.add_machine(machine.name, identity, mix=self._mix)
             await self._warm_up(machine)
             while not self._blocks.done and machine.name not in self._time_is_up:
                 present = {each.name for each in self._lanes}

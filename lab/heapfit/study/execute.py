@@ -169,10 +169,10 @@ class _Execution:
             if not self._mix:
                 raise HeapfitError(self._stopped_by(changed))
             now = identify(study, self._data, self._watch.identity)
-            self._journal.goes_on_with(now)
+            self._journal.change_to(now)
             self._watch = Watch(now, is_new=False)
         elif self._watch.identity is not study.sessions[-1].identity:
-            self._journal.measures(self._watch.identity)
+            self._journal.correct_session(self._watch.identity)
         return trial
 
     def _stopped_by(self, changed: list[str]) -> str:

@@ -58,7 +58,7 @@ class Attempt:
         self.folder = folder
         self.timeout_s = timeout_s
         self.split = split_cores(planned.cores)
-        self.levels = Levels.of(study, planned)
+        self.levels = Levels.of(study, planned.allocator, planned.levels)
         scratch = folder / "scratch"
         scratch.mkdir()
         (folder / RECORDINGS).mkdir()

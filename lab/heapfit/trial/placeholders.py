@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from heapfit.errors import UsageError
-from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, PlannedTrial, Study, Workload
+from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, Study, Workload
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Levels:
     environment: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, study: Study, planned: PlannedTrial) -> Levels:
-        """Return the values of the trial `planned` of `study`."""
-        own = study.allocator(planned.allocator).parameters
-        values = {**study.workload.parameters, **study.parameters, **own, **planned.levels}
+    def of(cls, study: Study, allocator: str, levels: Mapping[str, str]) -> Levels:
+        """Return the values of the trials of `allocator` at these levels of the study's factors."""
+        own = study.allocator(allocator).parameters
+        values = {**study.workload.parameters, **study.parameters, **own, **levels}
         return cls(
             parameters={name: values[name] for name in study.workload.parameters},
             options=_prefixed(values, OPTION_PREFIX),
