@@ -20,7 +20,7 @@ from heapfit.report import html_report, json_report, markdown_report
 from heapfit.report.findings_words import headline, one_line
 from heapfit.report.reading import find
 from heapfit.statistics import read, summarise
-from heapfit.statistics.deciding import MOST_PROCESSORS
+from heapfit.statistics.time_metric import MOST_PROCESSORS
 from heapfit.trial.tree import ProcessTree
 
 USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")

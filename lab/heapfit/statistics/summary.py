@@ -1,11 +1,11 @@
 """Turn a study's trials into the figures that a report shows.
 
-Absolute figures: the median over replicates with its interval (`median.py`). What the allocators
-are to each other, verdicts say (`verdict.py`): of all pairs in the metrics that are analysed, of
-each allocator and the baseline in the others. Which are analysed is decided here: those that the
-study names, else the primary one; processor time where it decides; memory and fragmentation always,
-since they are the other sides of every trade that an allocator makes; and those of a paper's
-tables, which stand beside ours.
+An absolute figure is the median over replicates with its interval (`median.py`). Verdicts
+(`verdict.py`) compare the allocators: all pairs in the metrics that are analysed, each allocator
+with the baseline in the others. `analysed_metrics` decides which are analysed: those that the study
+names, else the primary one; processor time where it decides; memory and fragmentation always, since
+they are the other sides of every trade that an allocator makes; and those of a paper's tables,
+which stand beside ours.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def summarise(readings: Readings) -> Summary:
 
 
 def _other_output(study: Study, trials: Sequence[Trial]) -> list[str]:
-    """Of several programs, those that print other than the first in some setting."""
+    """Return the programs whose output differs from that of the first program in some setting."""
     printed: dict[tuple[str | None, Setting], str | None] = {}
     for trial in trials if study.programs else ():
         if trial.status is TrialStatus.OK:
@@ -92,7 +92,7 @@ def analysed_metrics(study: Study) -> list[str]:
 
 
 def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estimate]:
-    """In the order of a table: by setting, then allocator as the study lists them."""
+    """Yield estimates in the order of a table: by setting, then by allocator as in the study."""
     study = readings.study
     names = [allocator.name for allocator in study.allocators]
     rows = table.reshape(-1, table.shape[-1])
