@@ -49,7 +49,7 @@ _lock = threading.Lock()
 
 
 class Inspection(BaseModel):
-    """What a machine says of itself before anything runs on it."""
+    """A machine's report before anything runs on it."""
 
     machine: Machine
     boot: str
@@ -200,7 +200,7 @@ def _local(study: str) -> tuple[Study, Path | None]:
 
 @lru_cache(maxsize=64)
 def _watch(study: str) -> Watch:
-    """Return what watches the files that the study measures on this machine."""
+    """Return the watch on the files that the study measures on this machine."""
     return Watch(identify(*_local(study)), is_new=True)
 
 
@@ -251,7 +251,7 @@ def _check_metrics(study: Study) -> None:
 
 
 def _notes() -> list[str]:
-    """Return what of the worker spoils measurements."""
+    """Return notes about settings of the worker that disturb measurements."""
     try:
         import dask
     except ImportError:  # Called without a worker.
@@ -328,7 +328,7 @@ def _same_content(found: InstalledAllocator, wanted: InstalledAllocator) -> Inst
 
 
 def _say_nothing(line: str) -> None:
-    """There is nobody on this machine to tell."""
+    """Nobody reads messages on this machine."""
 
 
 if __name__ == "__main__":

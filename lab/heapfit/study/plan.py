@@ -51,9 +51,9 @@ from heapfit.trial import (
     unavailable_metrics,
 )
 from heapfit.trial.cores import allowed_cpus, split_cores
+from heapfit.trial.outcome import as_metric
 from heapfit.trial.placeholders import BUILTIN_NAMES
 from heapfit.trial.preload import takes_options
-from heapfit.trial.verdict import as_metric
 
 # Any fixed number will do; a fixed one lets the same command line resume what it began.
 DEFAULT_SEED = 20240229
@@ -90,16 +90,16 @@ def plan(
 ) -> Study:
     """Return a study of `workload`; raise `UsageError` for what makes no sense.
 
-    Without `replicates` it goes on until the `rule` says that it has enough.
-    `name`, `title`, `timeout_s` and `primary_metric` are the workload's own unless given.
-    `reproduce` is the command line that the user would repeat, or makes it from the plan, where
-    every default is filled in. `factors` are those beyond the allocators and the cores,
-    `parameters` what is set and not varied, `shown` the metrics to show and analyse. Optional
-    metrics are measured where they are shown, primary or among those to be `measured`; with `only`,
-    nothing else than these is kept, in their order. `weights` are those of the recommendation,
-    `notes` what the report is to name beside what the machine does. Raises
-    `HeapfitError` where this machine cannot give the primary metric; of the others, it leaves out
-    what cannot be had, with a note in the study's machine.
+    A study has either `replicates` or a `rule` that says when to stop. `name`, `title`, `timeout_s`
+    and `primary_metric` default to the workload's. `reproduce` is the command line that repeats the
+    study, or makes it from the study, in which every default is filled in. `factors` vary beyond
+    the allocators and the cores, `parameters` are set and do not vary. `shown` are the metrics to
+    show and analyse. Optional metrics are measured where they are shown, primary or `measured`;
+    with `only`, nothing but these metrics is kept, in their order. `weights` are those of the
+    recommendation, `notes` are added to the machine's.
+
+    Raises `HeapfitError` where this machine cannot give the primary metric. Other metrics that it
+    cannot give are left out, with a note in the study's machine.
     """
     primary_metric = primary_metric or workload.primary_metric
     asked = [primary_metric, *shown, *measured]
@@ -168,19 +168,19 @@ def _first_replicates(given: int | None, rule: StoppingRule | None) -> int:
 
 
 def _describe_machine(missing: dict[str, str], notes: Sequence[str]) -> Machine:
-    """The machine, with a note for each metric that the report will lack because of it."""
+    """Describe the machine, with a note for each metric that it cannot give."""
     described = machine.describe()
     lacking = [f"{name} cannot be measured: {reason}" for name, reason in missing.items()]
     return described.model_copy(update={"notes": [*described.notes, *lacking, *notes]})
 
 
 def _optional_names(own: Sequence[Metric]) -> set[str]:
-    """The optional metrics; a workload may have one of its own by the same name."""
+    """Return the optional metrics, without those that the workload prints itself."""
     return set(OPTIONAL_METRIC_NAMES) - {metric.name for metric in own}
 
 
 def _missing(names: Sequence[str], own: Sequence[Metric]) -> dict[str, str]:
-    """Which of the metrics `names` this machine cannot give, each with the reason."""
+    """Return those of the metrics `names` that this machine cannot give, each with the reason."""
     missing = unavailable_metrics(name for name in names if name in METRIC_NAMES)
     printed = {metric.name for metric in own}
     return {name: missing[name] for name in names if name in missing and name not in printed}

@@ -148,10 +148,10 @@ def running_in(folder: Path) -> Iterator[None]:
 
 
 class SeriesProgress(Progress):
-    """Told about the course of a series. The time left is that of the whole series."""
+    """Receives the events of a series' execution. The time left is that of the whole series."""
 
     def abandoned(self, study: Study, undone: int, problem: str) -> None:
-        """The part that `study` is cannot be measured; `undone` of its trials will not run."""
+        """The part `study` cannot be measured; `undone` of its trials will not run."""
 
 
 def execute_series(
@@ -196,7 +196,7 @@ def execute_series(
 
 
 class _Clock:
-    """Estimates the time left of all studies, those that have not begun included."""
+    """Estimates the time left of all studies, including those that have not begun."""
 
     def __init__(self, studies: Sequence[Study], done: Mapping[str, list[Trial]]) -> None:
         self.missing = {study.name: _missing(study, done[study.name]) for study in studies}
@@ -204,7 +204,7 @@ class _Clock:
         self._durations: list[float] = []
 
     def begin(self, study: Study, done: Sequence[Trial]) -> None:
-        """Count anew what is missing: trials of what has changed since are no longer there."""
+        """Count again what is missing: a study whose program has changed starts anew."""
         self.missing[study.name] = _missing(study, done)
 
     def ran(self, study: Study, planned: PlannedTrial, duration_s: float) -> None:
@@ -234,7 +234,7 @@ def _missing(study: Study, done: Sequence[Trial]) -> dict[int, PlannedTrial]:
 
 
 class _Display(Progress):
-    """Passes on the course of one study, with the time of those after it added."""
+    """Passes on the events of one study, and adds the time of the other studies."""
 
     def __init__(self, study: Study, series: SeriesProgress, clock: _Clock) -> None:
         self._study = study

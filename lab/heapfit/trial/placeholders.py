@@ -1,7 +1,7 @@
-"""What a trial's levels come to for its program, and the texts of a workload that they stand in.
+"""A trial's parameters, options and variables, and the placeholders of a workload's texts.
 
-`{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters are expanded. Only these names
-are touched: other braces belong to the command (awk, JSON, shell) and stay.
+`{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters are expanded. Other braces
+belong to the command (awk, JSON, shell) and stay.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ class Levels:
     """The parameters, options of heapfit's and variables of one trial.
 
     A study sets some names and varies others, and a variant of an allocator sets some for its own
-    trials; a name that is mentioned in none of these ways has the workload's own default. The names
-    are those of `records.Factor`. No name is both varied and set by a variant: the plan sees to
-    that.
+    trials; any other name has the workload's own default. The names are those of `records.Factor`.
+    The plan refuses a name that is both varied and set by a variant.
     """
 
     parameters: dict[str, str] = field(default_factory=dict)
