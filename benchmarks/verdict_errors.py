@@ -11,7 +11,7 @@ are found, when one half of the treatments is slower than the other.
 
 The comparisons with a baseline are counted by themselves. Two rules that rest on verdicts are
 simulated too, in studies of equal allocators: the choice between wall time and processor time
-(`statistics/deciding.py`), by the false differences of the metric that was chosen; and the notes on
+(`statistics/time_metric.py`), by the false differences of the metric that was chosen; and notes on
 settings in which another allocator "costs significantly less", by the studies that have any.
 
 Prints a line for each design and kind of scatter. Exits 0 where the promises are kept (at most
@@ -48,9 +48,9 @@ from heapfit.records import (  # noqa: E402
     Workload,
     WorkloadRun,
 )
-from heapfit.statistics.deciding import decides  # noqa: E402
 from heapfit.statistics.observations import Readings  # noqa: E402
 from heapfit.statistics.studentized_range import critical  # noqa: E402
+from heapfit.statistics.time_metric import decides  # noqa: E402
 from heapfit.statistics.verdict import Judged, judge, pairs  # noqa: E402
 
 Floats = NDArray[np.float64]

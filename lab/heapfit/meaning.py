@@ -10,7 +10,7 @@ from heapfit.records import Metric, Study
 
 WALL = "wall_s"
 PROCESSOR_TIME = ("user_s", "system_s")
-# Both added; a metric of a study in which it decides (`statistics/deciding.py`).
+# Both added; a metric of a study in which it decides (`statistics/time_metric.py`).
 PROCESSOR = "processor_s"
 # A replay's own: what the calls took, and the heap alone, for the rest is the replayer's.
 REPLAYED_TIME, REPLAYED_MEMORY = "allocator_s", "replay_peak_bytes"

@@ -10,7 +10,7 @@ import pytest
 from engine_helpers import jemalloc, study_of, system_allocator, workload
 from heapfit.records import CommandMetric, Trial, TrialStatus
 from heapfit.trial import run_trial
-from heapfit.trial.verdict import as_metric
+from heapfit.trial.outcome import as_metric
 
 
 def metric(*command: str) -> CommandMetric:

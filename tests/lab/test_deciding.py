@@ -19,7 +19,7 @@ from heapfit.records import Metric, Study, Trial
 from heapfit.report import Reading, html_report, json_report, markdown_report
 from heapfit.report.recommendation import headline, one_line
 from heapfit.statistics import read
-from heapfit.statistics.deciding import MOST_PROCESSORS
+from heapfit.statistics.time_metric import MOST_PROCESSORS
 from heapfit.trial.tree import ProcessTree
 
 USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")

@@ -10,30 +10,28 @@ from design_data import Levels, grid, simulated, table
 from heapfit.findings import Analysis, AnovaRow
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import analyse, read
-from heapfit.statistics.anova import anova
-from heapfit.statistics.effect import partial_eta_squared
-from heapfit.statistics.fitted import Fitted, fit_on, model_of
-from heapfit.statistics.linear_model import FactorialModel
+from heapfit.statistics.anova import anova, partial_eta_squared
+from heapfit.statistics.linear_model import FactorialModel, Fit, fullest_model
 from heapfit.statistics.observations import figures_of, sample
+from heapfit.statistics.transform import forward
 from published_data import NPK, simon_lesage
 
 
 def fitted(
     made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
-) -> Fitted:
+) -> Fit:
     readings = read(*made)
     figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
     assert figures is not None
-    model = FactorialModel(figures.layout, order) if order else model_of(figures.layout)
+    model = FactorialModel(figures.layout, order) if order else fullest_model(figures.layout)
     assert model is not None
-    return fit_on(figures, model, exponent)
+    return model.fit(forward(figures.figures, exponent))
 
 
 def rows_of(
     made: tuple[Study, Sequence[Trial]], exponent: float = 1, order: int | None = None
 ) -> dict[str, AnovaRow]:
-    fit = fitted(made, exponent, order)
-    return {row.source: row for row in anova(fit.sample.layout, fit.model, fit.fit, fit.response)}
+    return {row.source: row for row in anova(fitted(made, exponent, order))}
 
 
 def assert_row(row: AnovaRow, df: float, sum_sq: float, f: float, p: float) -> None:
@@ -119,10 +117,9 @@ def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
     first F is Bargmann's (1970), the example of J. H. Steiger (2004); the second that of the
     allocators in the allocator comparison paper's table of execution times."""
     error = 50 if df == 4 else 392
-    effect = partial_eta_squared(f, df, error, df + error + 1)
-    assert effect.estimate == pytest.approx(f * df / (f * df + error))
-    assert effect.low == pytest.approx(low, rel=1e-5)
-    assert effect.high == pytest.approx(high, rel=1e-5)
+    estimate, *bounds = partial_eta_squared(f, df, error, df + error + 1)
+    assert estimate == pytest.approx(f * df / (f * df + error))
+    assert bounds == pytest.approx([low, high], rel=1e-5)
 
 
 SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}

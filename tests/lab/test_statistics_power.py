@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from design_data import simulated
 from heapfit.statistics import analyse, read
-from heapfit.statistics.power import Comparison, power_note
+from heapfit.statistics.power import DesignPower, power_note
 
 REPETITIONS = 200
 CV = 0.02
 
 
-def unblocked(levels: int, exponent: float, cv: float) -> Comparison:
-    return Comparison(levels, exponent, cv, lambda n: levels * (n - 1))
+def unblocked(levels: int, exponent: float, cv: float) -> DesignPower:
+    return DesignPower(levels, exponent, cv, lambda n: levels * (n - 1))
 
 
 def test_agrees_with_r_for_two_groups() -> None:
@@ -62,7 +62,7 @@ CHANCE = 0.042
 @pytest.mark.parametrize("replicates", [5, 9, 20])
 def test_a_difference_is_found_with_the_power_that_the_note_promises(replicates: int) -> None:
     """Where the spread is known: an effect that so many replicates show with probability 0.8."""
-    comparison = Comparison(2, 0, CV, lambda count: count - 1)
+    comparison = DesignPower(2, 0, CV, lambda count: count - 1)
     effect = power_note(comparison, replicates).detectable
     assert effect is not None
     promised = comparison.power(effect, replicates)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from design_data import grid
 from heapfit.records import Study, Trial
-from heapfit.statistics.fitted import model_of
+from heapfit.statistics.linear_model import fullest_model
 from heapfit.statistics.observations import figures_of, read, sample
 from heapfit.statistics.transform import BoxCox, box_cox
 from published_data import POISON_FACTORS, POISONS
@@ -17,7 +17,7 @@ def box_cox_of(made: tuple[Study, Sequence[Trial]]) -> BoxCox:
     readings = read(*made)
     figures = sample(readings, figures_of(readings, "wall_s"), "wall_s")
     assert figures is not None
-    model = model_of(figures.layout)
+    model = fullest_model(figures.layout)
     assert model is not None
     return box_cox(model, figures.figures)
 

@@ -13,21 +13,22 @@ from heapfit.findings import Analysis
 from heapfit.records import Study, Trial
 from heapfit.statistics import analyse, read
 from heapfit.statistics.letters import letters
+from heapfit.statistics.linear_model import Estimates
 from heapfit.statistics.studentized_range import critical, survival
-from heapfit.statistics.tukey import Comparisons, Estimates, compare
+from heapfit.statistics.tukey import Comparison, compare
 from published_data import WARPBREAKS, WARPBREAKS_FACTORS
 from test_statistics_anova import fitted
 
 
-def p_values(names: Sequence[str], found: Comparisons) -> dict[str, float]:
-    return {f"{names[j]}-{names[i]}": p for i, j, _, _, _, p in found.rows()}
+def p_values(names: Sequence[str], found: Sequence[Comparison]) -> dict[str, float]:
+    return {f"{names[j]}-{names[i]}": p for i, j, _, _, _, p in found}
 
 
 def averages(made: tuple[Study, Sequence[Trial]], weights: np.ndarray, order: int) -> Estimates:
     """Means of one factor over the others, as TukeyHSD has them."""
     fit = fitted(made, order=order)
-    covariance = weights @ fit.pooled.covariance @ weights.T
-    return Estimates(weights @ fit.fit.means, covariance, fit.pooled.df)
+    covariance = weights @ fit.estimates.covariance @ weights.T
+    return Estimates(weights @ fit.means, covariance, fit.estimates.df)
 
 
 def test_agrees_with_r_on_warpbreaks() -> None:
@@ -58,9 +59,9 @@ def test_simultaneous_intervals_cover_all_true_ratios_together() -> None:
     slower = {"a": 1.0, "b": 1.02, "c": 0.97, "d": 1.1, "e": 1.0}
     covered = 0
     for _ in range(300):
-        found = compare(fitted(simulated(generator, slower, 5, 0.03), 0).pooled, 0)
+        found = compare(fitted(simulated(generator, slower, 5, 0.03), 0).estimates, 0)
         true = list(slower.values())
-        covered += all(low <= true[i] / true[j] <= high for i, j, _, low, high, _ in found.rows())
+        covered += all(low <= true[i] / true[j] <= high for i, j, _, low, high, _ in found)
     assert 270 <= covered <= 298
 
 

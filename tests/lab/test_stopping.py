@@ -18,7 +18,7 @@ from heapfit.report.problems import precision_reached, remarks
 from heapfit.report.reading import Reading
 from heapfit.report.reading import read as read_folder
 from heapfit.statistics import read
-from heapfit.statistics.precision import precision_of
+from heapfit.statistics.summary import precision_of
 from heapfit.statistics.verdict import METHOD, STOPPED_METHOD
 from heapfit.study import Progress, execute, load, note_look
 from heapfit.study import execute as execute_study

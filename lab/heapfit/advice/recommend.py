@@ -7,7 +7,7 @@ against it: then the weights decide. Who has nobody better is *unbeaten*. Somebo
 only where some allocator is better than another one: the baseline, if it is unbeaten, since nobody
 gives up what they have without a reason; else the unbeaten one of the lowest score.
 
-Time is one metric (`statistics/deciding.py` says which). Where it cannot tell, and another figure
+Time is one metric (`statistics.time_metric` says which). Where it cannot tell, and another figure
 of time shows who would not be recommended to be better, nothing is recommended. That can only
 withdraw a recommendation, so that no more of them are false.
 """
@@ -36,8 +36,8 @@ from heapfit.advice.words import (
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
 from heapfit.records import Metric, TrialStatus, Verdict
-from heapfit.statistics.deciding import waits_of
 from heapfit.statistics.observations import Floats, Readings, figures_of
+from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
 from heapfit.text import capitalised, counted
 

@@ -192,8 +192,8 @@ def _record_workload(
     as_json: bool,
 ) -> None:
     from heapfit.study import default_cores, plan
-    from heapfit.trial.recorded import recorded_run
-    from heapfit.trial.verdict import Rejected
+    from heapfit.trial.outcome import Rejected
+    from heapfit.trial.run import recorded_run
 
     if options.later:
         raise UsageError("--later is for a program that you drive yourself; a workload drives it")

@@ -23,7 +23,7 @@ from heapfit.replay import Plan, make_plan, replay_workload
 from heapfit.statistics import read as read_trials
 from heapfit.statistics import summarise
 from heapfit.study import load
-from heapfit.trial.verdict import Rejected
+from heapfit.trial.outcome import Rejected
 
 FULL = "recording-in-full"  # the folder of a recording of every call
 _BLOCKS = 2

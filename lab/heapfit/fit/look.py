@@ -20,10 +20,10 @@ from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.trial import preload
-from heapfit.trial.recorded import recorded_run
+from heapfit.trial.outcome import Rejected
+from heapfit.trial.run import recorded_run
 from heapfit.trial.source import Source
 from heapfit.trial.tree import PAGE_SIZE, ProcessTree
-from heapfit.trial.verdict import Rejected
 
 # A program that computes for less than that is mostly its own start, whatever its allocator.
 SHORTEST_S = 0.02

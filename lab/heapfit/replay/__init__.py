@@ -1,8 +1,8 @@
 """Play a trace back under any allocator: what the recorded program asked of its heap, and no more.
 
-`plan.py` has a plan made of a trace (`native/plan.h`), once; `workload.py` makes a workload of it,
-which `heapfit-replay` plays under one allocator after the other like any program; `against.py` sets
-what came out beside a study of the real program. `programs.py` finds the two programs.
+`plan.py` makes a plan of a trace (`native/plan.h`), once; `workload.py` makes a workload of the
+plan, which `heapfit-replay` plays under one allocator after the other like any program;
+`against.py` compares the outcome with a study of the real program.
 """
 
 from heapfit.replay.against import INSTRUCTIONS, Agreement, agreements, halved

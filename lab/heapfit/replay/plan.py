@@ -1,8 +1,10 @@
-"""Have a plan made of a trace, and know what it holds.
+"""Make a plan of a trace, which `heapfit-replay` plays.
 
-A plan depends on the trace's content, on the program that makes it and on how many threads it is
-for; it is kept in heapfit's data folder by these, so that the same replay finds the same plan
-again. It may be larger than its trace: 16 bytes an event.
+`heapfit-plan` makes it. The plan depends on the trace's content, on that program and on how many
+threads it is for; it is kept in heapfit's data folder under a key of these, so that the same replay
+finds the same plan again. It may be larger than its trace: 16 bytes an event.
+
+The wheel carries both programs compiled, beside this module; a source checkout compiles them.
 """
 
 from __future__ import annotations
@@ -13,23 +15,35 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
 from pydantic import ValidationError
 
+from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing_folder
 from heapfit.paths import data_dir
 from heapfit.records import Record
-from heapfit.replay.programs import find_planner
+from heapfit.trace.library import find_library
+
+PLANNER, REPLAYER = "heapfit-plan", "heapfit-replay"
+
+_HERE = Path(__file__).parent
+_NATIVE = _HERE / "native"
+_ALLOCATOR = _HERE.resolve().parents[2] / "allocator"
+_SOURCES = {
+    PLANNER: ("compile.c", "plan.c", "blocks.c", "slots.c"),
+    REPLAYER: ("replay.c", "play.c", "wait.c", "memory.c", "age.c"),
+}
+_FLAGS = ("-std=c17", "-D_GNU_SOURCE", "-O2", "-fno-builtin", "-pthread", f"-I{_ALLOCATOR}")
 
 _REFUSED = 2  # exit code: the trace is none that can be replayed
 _KEY_LETTERS = 12
-# Plans are about as large as their traces. More than this stays only as long as it may be in use:
-# a study opens its plan in each trial.
+# Plans are about as large as their traces. Beyond this size, plans stay only as long as they may be
+# in use: a study opens its plan in each trial.
 MOST_BYTES = 4 << 30
 _IN_USE_S = 2 * 24 * 3600
 
@@ -38,7 +52,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Facts(Record):
-    """What `heapfit-plan` says of a plan; native/plan.h explains each."""
+    """What `heapfit-plan` says of a plan; native/plan.h explains each field."""
 
     checksum: str
     threads: int
@@ -105,7 +119,7 @@ def make_plan(
 
 
 def _evict(plans: Path, now_s: float) -> None:
-    """Remove the plans that were not used for longest, down to what is kept."""
+    """Remove the least recently used plans, down to `MOST_BYTES`."""
     used: list[tuple[float, int, Path]] = []
     for folder in plans.iterdir():
         with contextlib.suppress(OSError):  # another process removes it
@@ -141,27 +155,20 @@ def _read_facts(folder: Path) -> Facts | None:
 def _made(
     planner: Path, trace: Path, one_thread: bool, folder: Path, on_progress: OnProgress | None
 ) -> Facts:
-    with _appearing_whole(folder) as unfinished:
-        words = [str(planner), *(["--one-thread"] if one_thread else [])]
-        command = [*words, str(trace), str(unfinished / "plan")]
-        facts = _run(command, trace.stat().st_size, on_progress)
-        (unfinished / "facts.json").write_text(facts.model_dump_json(), encoding="utf-8")
-    return facts
-
-
-@contextlib.contextmanager
-def _appearing_whole(folder: Path) -> Iterator[Path]:
-    """A folder that becomes `folder` if all goes well; another process may do the same."""
     try:
-        with replacing_folder(folder) as unfinished:
-            yield unfinished
+        with replacing_folder(folder) as unfinished:  # another process may do the same
+            words = [str(planner), *(["--one-thread"] if one_thread else [])]
+            command = [*words, str(trace), str(unfinished / "plan")]
+            facts = _run(command, trace.stat().st_size, on_progress)
+            (unfinished / "facts.json").write_text(facts.model_dump_json(), encoding="utf-8")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
+    return facts
 
 
 def _run(command: list[str], size: int, on_progress: OnProgress | None) -> Facts:
-    """Run the planner, which tells on its standard output how far it is, and last the facts."""
+    """Run the planner, whose standard output says how far it is, and last the facts."""
     last = ""
     with (
         TemporaryFile() as said,
@@ -187,3 +194,28 @@ def _failure(code: int, said: IO[bytes]) -> HeapfitError:
     lines = said.read().decode(errors="replace").strip().splitlines()
     reason = lines[-1] if lines else f"heapfit-plan ended with code {code}"
     return UsageError(reason) if code == _REFUSED else HeapfitError(reason)
+
+
+# -------------------------------------------------------------------- programs
+
+
+def find_planner() -> Path:
+    """Return `heapfit-plan`; a HeapfitError says what is missing to compile it."""
+    packaged = _HERE / PLANNER
+    if packaged.exists():
+        return packaged
+    library = find_library()
+    # By its place: it is not where the dynamic linker looks.
+    return _compiled(PLANNER, [str(library), f"-Wl,-rpath,{library.parent}"])
+
+
+def find_replayer() -> Path:
+    """Return `heapfit-replay`; a HeapfitError says what is missing to compile it."""
+    packaged = _HERE / REPLAYER
+    return packaged if packaged.exists() else _compiled(REPLAYER, [])
+
+
+def _compiled(name: str, libraries: Sequence[str]) -> Path:
+    sources = [_NATIVE / source for source in _SOURCES[name]]
+    headers = sorted(_NATIVE.glob("*.h"))
+    return compiled_once(name, [*_FLAGS, *map(str, sources), *libraries], [*sources, *headers])

@@ -6,8 +6,7 @@ from enum import StrEnum
 
 from heapfit.meaning import REPLAYED_MEMORY, REPLAYED_TIME, WALL
 from heapfit.records import Workload, WorkloadCheck, WorkloadMetric, WorkloadRun
-from heapfit.replay.plan import Plan
-from heapfit.replay.programs import find_replayer
+from heapfit.replay.plan import Plan, find_replayer
 from heapfit.text import counted
 from heapfit.trial.system_calls import CALLS, metric_name
 
@@ -70,11 +69,7 @@ def replay_workload(
         title=f"Replay of {plan.trace.name}, {facts.events:,} events of {threads}{aged}",
         question="How do the recorded calls fare under each allocator?",
         run=WorkloadRun(
-            command=[
-                str(find_replayer()),
-                *options,
-                str(plan.path),
-            ],
+            command=[str(find_replayer()), *options, str(plan.path)],
             timeout_s=_timeout_s(plan, speed),
         ),
         check=WorkloadCheck(stdout="ignore", must_match=f"^plan {facts.checksum}$"),
@@ -90,12 +85,11 @@ def replay_workload(
 
 
 def measured_by_replay() -> list[str]:
-    """Return the names of what a replay says of itself first, and of the whole process little.
+    """Return the names of the metrics that say something of a replay, its own first.
 
-    What is measured of a process from outside has the replayer's tables in it, and its run without
-    calls.
+    Most of what is measured of the process from outside includes the replayer's tables, and its run
+    without calls. Wall time is kept to estimate how long a study will still take.
     """
-    # What is left of a study is told by its trials' time.
     return [*_METRICS, *map(metric_name, CALLS), "instructions", WALL]
 
 

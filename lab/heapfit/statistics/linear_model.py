@@ -15,7 +15,7 @@ series and multiple regression analysis", JASA 58 (1963), 993-1010 (partialling 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from itertools import combinations
 
 import numpy as np
@@ -33,7 +33,6 @@ class Term:
     """An effect and the columns of the model that are its own."""
 
     name: str
-    axes: tuple[int, ...]  # of the sample's factors
     columns: slice
 
     @property
@@ -42,17 +41,43 @@ class Term:
 
 
 @dataclass(frozen=True)
-class Fit:
-    """A response fitted by least squares."""
+class Estimates:
+    """Means with their covariance, which rests on a residual variance of `df` degrees of
+    freedom."""
 
+    means: Floats
+    covariance: Floats
+    df: float
+
+    def of(self, members: list[int]) -> Estimates:
+        """Return the estimates of some of the means."""
+        return Estimates(self.means[members], self.covariance[np.ix_(members, members)], self.df)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A model fitted to a response by least squares."""
+
+    model: FactorialModel
+    response: Floats
     effects: Floats
     residuals: Floats
     means: Floats  # of each cell, over blocks and machines of equal weight
-    blocks: Floats  # the effect of each block, of mean zero
 
     @property
     def sum_sq(self) -> float:
         return float(self.residuals @ self.residuals)
+
+    @property
+    def variance(self) -> float:
+        """The residual mean square."""
+        return self.sum_sq / self.model.residual_df
+
+    @cached_property
+    def estimates(self) -> Estimates:
+        """The cells' means."""
+        covariance = self.model.mean_covariance * self.variance
+        return Estimates(self.means, covariance, self.model.residual_df)
 
 
 class SingularDesignError(ValueError):
@@ -60,24 +85,39 @@ class SingularDesignError(ValueError):
 
 
 class FactorialModel:
-    """The model of figures on a layout; `order` bounds its interactions, None: all of them.
+    """The model of figures on a layout.
 
-    Blocks take the place of the mean: without blocks the whole sample is one block.
+    `order` bounds the interactions; with None the model has all of them. Blocks take the place of
+    the mean: without blocks the whole sample is one block.
 
     Raises `SingularDesignError` where effects and blocks cannot be told apart.
     """
 
     def __init__(self, layout: Layout, order: int | None = None, with_blocks: bool = True) -> None:
-        block = layout.block if with_blocks else np.zeros_like(layout.block)
+        self.layout = layout
         self.order = len(layout.factors) if order is None else order
         self.terms, self._cell_columns = _factorial(layout, self.order)
         machines = int(layout.machine.max()) + 1
         self.machine = _machine_term(self.terms, machines)
-        self.n = len(layout.cell)
-        self.block_count = int(block.max()) + 1
-        self._block = block
         self._group, self._columns = _groups(layout, self._cell_columns, machines)
-        self._prepare(block)
+        self._block = layout.block if with_blocks else np.zeros_like(layout.block)
+        self.n = len(layout.cell)
+        self.block_count = int(self._block.max()) + 1
+        groups = len(self._columns)
+        self._incidence = coo_matrix(
+            (np.ones(self.n), (self._block, self._group)), (self.block_count, groups)
+        ).tocsr()
+        group_sizes = np.bincount(self._group, minlength=groups)
+        self._block_sizes = np.bincount(self._block, minlength=self.block_count)
+        by_block = np.asarray(self._incidence @ self._columns)
+        self._block_means = by_block / self._block_sizes[:, None]  # of the columns
+        normal = self._columns.T @ (self._columns * group_sizes[:, None])
+        normal -= by_block.T @ self._block_means
+        self.inverse = _inverse(normal)
+
+    @cached_property
+    def without_blocks(self) -> FactorialModel:
+        return FactorialModel(self.layout, self.order, with_blocks=False)
 
     @property
     def residual_df(self) -> int:
@@ -105,31 +145,12 @@ class FactorialModel:
         more_effects, more_blocks, residuals = self._solve(residuals)
         effects, blocks = effects + more_effects, blocks + more_blocks
         means = centre + blocks.mean() + self._cell_columns @ effects[: self._factor_columns]
-        return Fit(effects, residuals, means, blocks - blocks.mean())
+        return Fit(self, response, effects, residuals, means)
 
     def residual_sum_sq(self, response: Floats) -> float:
         """As `fit(response).sum_sq`, faster, for searches."""
-        y = response - response.mean()
-        residuals = self._residuals_of_means(y) if self.is_orthogonal else self._solve(y)[2]
+        residuals = self._solve(response - response.mean())[2]
         return float(residuals @ residuals)
-
-    @cached_property
-    def is_orthogonal(self) -> bool:
-        """Whether cells meet all blocks equally often and have all effects: least squares is then
-        a matter of means, and blocks take nothing from the effects."""
-        counts = self._incidence
-        complete = counts.nnz == counts.shape[0] * counts.shape[1]
-        saturated = len(self._columns) == self._factor_columns + 1 and self.machine is None
-        return bool(complete and saturated and counts.data.min() == counts.data.max())
-
-    def _residuals_of_means(self, y: Floats) -> Floats:
-        cells = np.bincount(self._group, y, len(self._columns)) / self._group_sizes
-        blocks = np.bincount(self._block, y, self.block_count) / self._block_sizes
-        return y - cells[self._group] - blocks[self._block]  # the mean of y is zero
-
-    def block_sum_sq(self, fit: Fit) -> float | None:
-        """Return the sum of squares of the blocks where it is a matter of means, else None."""
-        return float(self._block_sizes @ fit.blocks**2) if self.is_orthogonal else None
 
     @cached_property
     def mean_covariance(self) -> Floats:
@@ -155,6 +176,25 @@ class FactorialModel:
         return effects, blocks, y - fitted[self._group] - blocks[self._block]
 
 
+# A study's metrics share a layout; where trials lack some figures there are a few.
+@lru_cache(maxsize=4)
+def fullest_model(layout: Layout) -> FactorialModel | None:
+    """Return the fullest model that leaves the error a degree of freedom; None if none does.
+
+    Interactions of the highest order are given up first, then blocks: where each cell was run once,
+    or where blocks hold only part of the cells so that they cannot be told from an interaction.
+    """
+    for with_blocks in (True, False):
+        for order in range(len(layout.factors), 0, -1):
+            try:
+                model = FactorialModel(layout, order, with_blocks)
+            except SingularDesignError:
+                continue
+            if model.residual_df > 0:
+                return model
+    return None
+
+
 def _factorial(layout: Layout, order: int) -> tuple[list[Term], Floats]:
     """The terms up to `order` and the cells' rows of the model matrix, without the mean."""
     axes = range(len(layout.factors))
@@ -165,7 +205,7 @@ def _factorial(layout: Layout, order: int) -> tuple[list[Term], Floats]:
         for chosen in combinations(axes, size):
             part = _contrasts(layout.shape, chosen)
             name = ":".join(layout.factors[axis].name for axis in chosen)
-            terms.append(Term(name, chosen, slice(start, start + part.shape[1])))
+            terms.append(Term(name, slice(start, start + part.shape[1])))
             parts.append(part)
             start += part.shape[1]
     return terms, np.hstack(parts)
@@ -176,10 +216,7 @@ def _contrasts(shape: tuple[int, ...], chosen: tuple[int, ...]) -> Floats:
         _sum_to_zero(levels) if axis in chosen else np.ones((levels, 1))
         for axis, levels in enumerate(shape)
     ]
-    product = np.ones((1, 1))
-    for part in by_axis:
-        product = np.asarray(np.kron(product, part), dtype=np.float64)
-    return product
+    return reduce(lambda left, right: np.asarray(np.kron(left, right)), by_axis)
 
 
 def _sum_to_zero(levels: int) -> Floats:
@@ -190,7 +227,7 @@ def _machine_term(terms: list[Term], machines: int) -> Term | None:
     if machines == 1:
         return None
     start = terms[-1].columns.stop
-    return Term("machine", (), slice(start, start + machines - 1))
+    return Term("machine", slice(start, start + machines - 1))
 
 
 def _groups(layout: Layout, cell_columns: Floats, machines: int) -> tuple[Integers, Floats]:

@@ -1,12 +1,12 @@
-"""Whether what allocators are to each other depends on the machine, where several took part.
+"""Test whether differences between allocators depend on the machine, where several took part.
 
-The differences within blocks of a pair are those of one machine each. Their mean on one machine
-less that on another is zero where the machine does not matter to the pair: the interaction of
-machine and allocator. It is tested as all else is: variances are those of the verdict on each
-machine's blocks and add up, with Satterthwaite's degrees of freedom; the family are all pairs of
-allocators between all pairs of machines, of one metric over all settings.
+A pair's differences within blocks are of one machine each. Their mean on one machine less that on
+another is zero where the machine does not matter to the pair: this is the interaction of machine
+and allocator. It is tested like a verdict: variances are those of the verdict on each machine's
+blocks and add up, with Satterthwaite's degrees of freedom. The family are all pairs of allocators
+between all pairs of machines, of one metric over all settings.
 
-What is found is told. It changes no other verdict, and chooses no other test: these are of the
+A report states what is found. It changes no verdict and chooses no other test: verdicts are of all
 machines together, each with the weight of its blocks.
 """
 
@@ -32,7 +32,7 @@ from heapfit.statistics.verdict import (
 
 
 def machine_differences(readings: Readings, metric: Metric) -> list[MachineDifference]:
-    """Return how each pair of allocators differs between each two machines that have both."""
+    """Return how each pair of allocators differs between each two machines that ran both."""
     names = _names(readings)
     if len(names) < 2 or len(readings.study.allocators) < 2:
         return []
@@ -56,7 +56,7 @@ def machine_differences(readings: Readings, metric: Metric) -> list[MachineDiffe
 
 
 def _names(readings: Readings) -> list[str]:
-    """The machines by their numbers in the readings."""
+    """Return the names of the machines, in the order of their numbers in the readings."""
     ran_on = {trial.planned.index: trial.machine or "" for trial in readings.trials}
     numbers, places = np.unique(readings.machine, return_index=True)
     return [ran_on[int(readings.index[place])] for _, place in zip(numbers, places, strict=True)]

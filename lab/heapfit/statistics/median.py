@@ -66,17 +66,8 @@ def median_intervals(samples: Floats) -> list[Interval | None]:
     >>> median_intervals(np.array([[3.0, np.nan, 1.0], [np.nan, np.nan, np.nan]]))
     [Interval(median=2.0, low=1.0, high=3.0, coverage=0.5), None]
     """
-    ordered = np.sort(samples, axis=1)  # NaN goes last
-    sizes = (~np.isnan(samples)).sum(axis=1)
-    ranks = np.array([interval_rank(n) if n else 1 for n in sizes.tolist()], dtype=np.int64)
-    # An odd size makes the first two the same; where there is nothing they are of no account.
-    places = np.maximum([(sizes - 1) // 2, sizes // 2, ranks - 1, sizes - ranks], 0)
-    below, above, low, high = np.take_along_axis(ordered, places.T, axis=1).T
-    columns = [sizes, ranks, (below + above) / 2, low, high]
-    return [
-        Interval(middle, lowest, highest, coverage(n, rank)) if n else None
-        for n, rank, middle, lowest, highest in zip(*(c.tolist() for c in columns), strict=True)
-    ]
+    known = (row[~np.isnan(row)].tolist() for row in samples)
+    return [median_interval(sample) if sample else None for sample in known]
 
 
 def cell_medians(figures: Floats, cell: Integers) -> Floats:

@@ -1,14 +1,14 @@
 """The trials of a study as columns, and the figures of one metric as a full factorial design.
 
 A design is analysed over a full grid of its factors' levels, so that every effect is estimable.
-Where trials are missing altogether in a cell of that grid (an allocator that fails on one workload
-size, a study that is still running), whole levels are left out until no cell is empty, each with
-its reason; cells of unequal, non-zero size need nothing of the kind.
+Where a cell of that grid has no trials at all (an allocator that fails on one workload size, a
+study that is still running), whole levels are left out until no cell is empty, each with its
+reason. Cells may be of unequal size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from heapfit.records import ALLOCATOR, CORES, Factor, PlannedTrial, Study, Trial, TrialStatus
+from heapfit.records import ALLOCATOR, Factor, PlannedTrial, Study, Trial, TrialStatus
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -26,10 +26,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Readings:
-    """A study's trials, read once for all that is asked of them.
+    """A study's trials as arrays, read once for all questions.
 
-    Those that count, `ok` and no warm-up, are columns: arrays with an entry for each, in the order
-    of `trials`.
+    Each array has an entry for each trial that counts (`ok` and no warm-up), in the order of
+    `trials`.
     """
 
     study: Study
@@ -58,8 +58,7 @@ class Readings:
 
     @cached_property
     def shared(self) -> Integers:
-        """The number of what a trial shares with those that its figures are set against: machine
-        and time.
+        """The number of each trial's machine and block, within which figures are compared.
 
         A machine that is lost in the middle of a block leaves the rest of it to another.
         """
@@ -114,7 +113,7 @@ class Sample:
 
 
 def read(study: Study, trials: Sequence[Trial]) -> Readings:
-    """Return the trials of `study`, as columns those that are `ok` and no warm-up."""
+    """Return the trials of `study` as arrays."""
     counted = [trial for trial in trials if not trial.planned.warmup]
     good = [trial for trial in counted if trial.status is TrialStatus.OK]
     planned = [trial.planned for trial in good]
@@ -188,14 +187,7 @@ def _layout(readings: Readings, good: Flags) -> Layout | None:
 
 def _level_indices(factor: Factor, planned: Sequence[PlannedTrial]) -> Integers:
     index = {level: number for number, level in enumerate(factor.levels)}
-    levels: Iterable[str]
-    if factor.name == ALLOCATOR:  # not `level()`: a call for each of 100,000 trials takes long
-        levels = [each.allocator for each in planned]
-    elif factor.name == CORES:
-        levels = [str(each.cores) for each in planned]
-    else:
-        levels = [each.levels[factor.name] for each in planned]
-    return np.array([index[level] for level in levels], dtype=np.int64)
+    return np.array([index[each.level(factor.name)] for each in planned], dtype=np.int64)
 
 
 def _numbered(values: Sequence[Hashable]) -> Integers:
@@ -228,10 +220,10 @@ def _complete(
 
 
 def _emptiest(design: Sequence[Factor], grid: Integers) -> tuple[int, int]:
-    """The level with the largest share of empty cells.
+    """Return the axis and place of the level with the largest share of empty cells.
 
-    Of equals an allocator, unless only two are left: two allocators at one number of cores tell
-    more here than one allocator at two.
+    Of equals, an allocator is left out first, unless only two are left: two allocators at one
+    number of cores tell more than one allocator at two.
     """
     shares = [
         ((grid == 0).mean(axis=tuple(other for other in range(grid.ndim) if other != axis)), axis)

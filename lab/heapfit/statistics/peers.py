@@ -1,4 +1,4 @@
-"""Set every allocator against the best of its peers, workload by workload, and combine.
+"""Compare every allocator with the best of its peers, workload by workload, and combine.
 
 A figure's cost on a workload is its metric (of a rate the inverse, so that more is always worse).
 Its ratio is to the *peer* of the smallest geometric mean: among those that the figure names, or all
@@ -8,13 +8,13 @@ Wallace, "How not to lie with statistics: the correct way to summarize benchmark
 Communications of the ACM 29 (1986), 218-221).
 
 The best of several noisy means is on average too good, so a combined ratio errs against the
-allocator. Its interval makes up for that: it is one for the ratio to the peers that are truly best.
+allocator. Its interval makes up for that: it is for the ratio to the peers that are truly best.
 
 - For the lower bound, each half of the blocks chooses a peer on every workload, and the other half
-  judges it. No mean is too good then. Where a half chooses a peer that is not truly the best, the
-  bound is only lower.
-- The upper bound is the largest that any choice of peers would have. That of the peers that are
-  truly the best is among them.
+  gives its mean, which is then not too good. Where a half chooses a peer that is not truly the
+  best, the bound is only lower.
+- The upper bound is the largest that any choice of peers would have. The choice of the peers that
+  are truly the best is among them.
 
 The bounds of single workloads are simultaneous over all pairs of allocators and all workloads,
 because the best and the worst workload are chosen too.
@@ -153,7 +153,7 @@ def costs_of(
 
 
 def _against(costs: Costs, peers: Flags) -> _Against:
-    """An allocator against itself is 1 without any scatter."""
+    """Compare all allocators; the ratio of one to itself is 1 without any scatter."""
     found = pairs(costs.values, steady=False)
     own = (~np.isnan(costs.values)).sum(axis=1)
 
@@ -246,8 +246,8 @@ def _by_halves(found: _Against, peers: Flags) -> tuple[Floats, Floats, Floats]:
 
 
 def _averaged(parts: Sequence[tuple[Floats, Floats, Floats]]) -> Pairs:
-    """The average over workloads of means with their variances and degrees of freedom. Each
-    allocator is a family of its own."""
+    """Average means over workloads, with their variances and degrees of freedom. Each allocator is
+    a family of its own."""
     mean, variance, df = (np.array(each) for each in zip(*parts, strict=True))
     count = mean.shape[1]
     of_workloads = Pairs(

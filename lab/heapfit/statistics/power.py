@@ -1,4 +1,4 @@
-"""How many replicates would show a given difference, and how many would tell on which side of a
+"""How many replicates would show a given difference, and how many would show on which side of a
 bound a verdict's interval lies.
 
 The former is for the analysis as papers make it. The comparison is Tukey's between two allocators
@@ -9,8 +9,8 @@ studentized range's critical value over the root of two, either way. The standar
 of the residuals, taken as known: after few replicates the note itself is uncertain.
 
 The latter is for verdicts: the mean difference within blocks over its standard error, less that of
-the bound, follows a noncentral t distribution too, and it is told when that exceeds the verdict's
-own critical value. More blocks add their own to the degrees of freedom that the pair has.
+the bound, follows a noncentral t distribution too, and the side is known when that exceeds the
+verdict's own critical value. Each further block adds one to the pair's degrees of freedom.
 
 Reference: A. J. Hayter and W. Liu, "The power function of the studentised range test", Annals of
 Statistics 18 (1990), 465-468; J. Cohen, "Statistical Power Analysis for the Behavioral Sciences",
@@ -34,11 +34,14 @@ EFFECT = 0.02
 POWER = 0.8
 MOST_REPLICATES = 1000
 _LARGEST_EFFECT = 100.0
+# Where the noncentrality exceeds the limit by more, the distribution cannot be computed.
+_CERTAIN = 38
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What the power of a comparison depends on, besides the replicates and the effect."""
+class DesignPower:
+    """What the power of Tukey's comparison in a design depends on, besides the replicates and the
+    effect."""
 
     levels: int  # means in the family
     exponent: float
@@ -52,11 +55,10 @@ class Comparison:
             return 0.0
         limit = critical(self.levels, float(df)) / sqrt(2)
         noncentrality = self._difference(effect) / self.cv * sqrt(replicates / 2)
-        if noncentrality > limit + 38:  # certain; the distribution is not computed that far out
-            return 1.0
-        # Above the limit is, seen in a mirror, below its negative.
-        upper, lower = nctdtr(df, [-noncentrality, noncentrality], -limit)
-        return float(upper + np.nan_to_num(lower))
+        above = _probability_above(limit, noncentrality, df)
+        if above == 1.0:
+            return above
+        return above + float(np.nan_to_num(nctdtr(df, noncentrality, -limit)))
 
     def _difference(self, effect: float) -> float:
         """The effect on the scale of the analysis, over the mean's slope there."""
@@ -66,27 +68,27 @@ class Comparison:
 
 
 def power_note(
-    comparison: Comparison, replicates: int, effect: float = EFFECT, power: float = POWER
+    design: DesignPower, replicates: int, effect: float = EFFECT, power: float = POWER
 ) -> PowerNote:
-    """Return what `comparison` needs to find `effect` with probability `power`, and what it finds
+    """Return what `design` needs to find `effect` with probability `power`, and what it finds
     with the `replicates` that there are."""
     return PowerNote(
         effect=effect,
         power=power,
-        replicates=_fewest(lambda count: comparison.power(effect, count), power),
-        residual_cv=comparison.cv,
-        achieved=comparison.power(effect, replicates),
-        detectable=_detectable(comparison, replicates, power),
+        replicates=_fewest(lambda count: design.power(effect, count), power),
+        residual_cv=design.cv,
+        achieved=design.power(effect, replicates),
+        detectable=_detectable(design, replicates, power),
     )
 
 
 def replicates_to_tell(
     found: Pairs, place: tuple[int, int], bound: float, of_each: float = 1.0, power: float = POWER
 ) -> int | None:
-    """Return how many blocks would tell, with probability `power`, that a pair lies on the side of
-    `bound` where its mean difference is now; None: more than anybody would run.
+    """Return how many blocks would show, with probability `power`, that a pair lies on the side of
+    `bound` where its mean difference is now; None: more than `MOST_REPLICATES`.
 
-    `place` is the setting and the pair, `of_each` how many times each is adjusted for.
+    `place` is the setting and the pair, `of_each` how many times each counts in the adjustment.
     """
     blocks, df = int(found.blocks[place]), float(found.df[place])
     deviation = sqrt(float(found.variance[place]) * blocks)
@@ -99,9 +101,17 @@ def replicates_to_tell(
             return 0.0
         limit = float(critical_t(pairs_adjusted_for, own_df))
         noncentrality = gap / deviation * sqrt(count)
-        return 1.0 if noncentrality > limit + 38 else float(nctdtr(own_df, -noncentrality, -limit))
+        return _probability_above(limit, noncentrality, own_df)
 
     return _fewest(power_of, power) if deviation > 0 else None
+
+
+def _probability_above(limit: float, noncentrality: float, df: float) -> float:
+    """Return the probability that a variable of the noncentral t distribution exceeds `limit`."""
+    if noncentrality > limit + _CERTAIN:
+        return 1.0
+    # By symmetry: nctdtr computes the probability below a limit.
+    return float(nctdtr(df, -noncentrality, -limit))
 
 
 def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
@@ -118,11 +128,11 @@ def _fewest(power_of: Callable[[int], float], power: float) -> int | None:
     return high
 
 
-def _detectable(comparison: Comparison, replicates: int, power: float) -> float | None:
+def _detectable(design: DesignPower, replicates: int, power: float) -> float | None:
     from scipy.optimize import brentq  # Takes a while to load: only for who reads an analysis.
 
     def shortfall(effect: float) -> float:
-        return comparison.power(effect, replicates) - power
+        return design.power(effect, replicates) - power
 
     if shortfall(_LARGEST_EFFECT) < 0:
         return None

@@ -1,10 +1,10 @@
-"""The spread of a pair's differences, steadied by how alike the pairs of its family scatter.
+"""The spread of a pair's differences, steadied by the spread of the other pairs of its family.
 
-With six blocks a pair's own variance has five degrees of freedom, and the bound of ten pairs is
-then half as wide again as it need be. The variances of all pairs are taken to be drawn from one
-distribution, the scaled inverse chi-square, whose location and degrees of freedom d0 are estimated
-from the logarithms of those seen. A pair's variance becomes the mean of its own and of that
-location, weighted by degrees of freedom. Where treatments scatter alike, d0 is large and the
+With six blocks a pair's own variance has five degrees of freedom, and the intervals of ten pairs
+are then half as wide again as they need be. The variances of all pairs are taken to be drawn from
+one distribution, the scaled inverse chi-square, whose location and degrees of freedom d0 are
+estimated from the logarithms of those seen. A pair's variance becomes the mean of its own and of
+that location, weighted by degrees of freedom. Where treatments scatter alike, d0 is large and the
 variance is nearly the pooled one; where one of them scatters otherwise, d0 is small and nearly
 nothing is pooled: no test chooses between the two. With two treatments there is one pair, and it
 is the paired t test.
@@ -13,9 +13,9 @@ Two things differ from Smyth's procedure, which is for thousands of variances th
 Pairs that share a treatment share half of their spread, which takes a known part of the scatter of
 the logarithms away. And d0 is itself a rough estimate, the rougher the fewer blocks: only a share
 of it is counted among the degrees of freedom, which grows with the blocks. The shares are the
-largest that were tried and kept the errors of simulated studies in their bound.
-That of a family in which all pairs have one treatment in common is smaller: if that one scatters
-otherwise, all of its pairs are wrong together.
+largest that were tried and kept the errors of simulated studies in their bound. The share is
+smaller in a family in which all pairs have one treatment in common: if that one scatters otherwise,
+all of its pairs are wrong together.
 
 Reference: G. K. Smyth, "Linear models and empirical Bayes methods for assessing differential
 expression in microarray experiments", Statistical Applications in Genetics and Molecular Biology 3
@@ -31,7 +31,7 @@ from heapfit.statistics.observations import Floats, Integers
 
 # With fewer there is one pair.
 _FEWEST_TREATMENTS = 3
-# The share of d0 that is counted: so much, less so much over a pair's own degrees of freedom.
+# The share of d0 that is counted: the first, less the second over a pair's own degrees of freedom.
 _OF_ALL_PAIRS, _OF_PAIRS_WITH_ONE = (0.5, 0.9), (0.2, 0.45)
 _LEAST_SHARE = 0.01
 # As good as pooled: more degrees of freedom change no digit that is printed.
@@ -44,11 +44,11 @@ _CORRELATION = 0.25
 def steadied(
     variance: Floats, df: Floats, treatments: Integers, *, with_one: bool = False
 ) -> tuple[Floats, Floats]:
-    """Return the variances of the pairs' differences and their degrees of freedom; `with_one`: for
-    a family of the pairs with one of the treatments.
+    """Return the steadied variances of the pairs' differences and their degrees of freedom.
 
-    The arguments are those of the pairs alone, all pairs of a family of `treatments` along the last
-    axis; NaN: too little is known of the pair. Such a pair stays as it is and teaches nothing.
+    The arguments are the pairs' own, with all pairs of a family of `treatments` along the last
+    axis. A pair of which too little is known has NaN; it stays so and does not affect the others.
+    `with_one` says that the family consists of the pairs with one of the treatments.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         location, d0 = _prior(variance, df, treatments)

@@ -1,27 +1,37 @@
 """Turn a study's trials into the figures that a report shows.
 
-Absolute figures: the median over replicates with its interval (`median.py`). What the allocators
-are to each other, verdicts say (`verdict.py`): of all pairs in the metrics that are analysed, of
-each allocator and the baseline in the others. Which are analysed is decided here: those that the
-study names, else the primary one; processor time where it decides; memory and fragmentation always,
-since they are the other sides of every trade that an allocator makes; and those of a paper's
-tables, which stand beside ours.
+An absolute figure is the median over replicates with its interval (`median.py`). Verdicts
+(`verdict.py`) compare the allocators: all pairs in the metrics that are analysed, each allocator
+with the baseline in the others. `analysed_metrics` decides which are analysed: those that the study
+names, else the primary one; processor time where it decides; memory and fragmentation always, since
+they are the other sides of every trade that an allocator makes; and those of a paper's tables,
+which stand beside ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
 
 from heapfit.meaning import FRAGMENTATION, PEAKS, PROCESSOR, deciding_metrics
-from heapfit.records import Estimate, Setting, Study, Summary, Trial, TrialStatus
+from heapfit.records import (
+    Estimate,
+    Metric,
+    Precision,
+    Setting,
+    Study,
+    Summary,
+    Trial,
+    TrialStatus,
+    Verdict,
+)
 from heapfit.statistics.machines import machine_differences
 from heapfit.statistics.median import median_intervals
-from heapfit.statistics.observations import Floats, Readings
-from heapfit.statistics.precision import precision_of
-from heapfit.statistics.verdict import by_block, verdicts
+from heapfit.statistics.observations import Floats, Readings, figures_of
+from heapfit.statistics.verdict import between_settings, by_block, in_settings, verdicts
 
 _OTHER_SIDES = (PROCESSOR, *PEAKS, *FRAGMENTATION)
 
@@ -55,7 +65,7 @@ def summarise(readings: Readings) -> Summary:
 
 
 def _other_output(study: Study, trials: Sequence[Trial]) -> list[str]:
-    """Of several programs, those that print other than the first in some setting."""
+    """Return the programs whose output differs from that of the first program in some setting."""
     printed: dict[tuple[str | None, Setting], str | None] = {}
     for trial in trials if study.programs else ():
         if trial.status is TrialStatus.OK:
@@ -82,7 +92,7 @@ def analysed_metrics(study: Study) -> list[str]:
 
 
 def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estimate]:
-    """In the order of a table: by setting, then allocator as the study lists them."""
+    """Yield estimates in the order of a table: by setting, then by allocator as in the study."""
     study = readings.study
     names = [allocator.name for allocator in study.allocators]
     rows = table.reshape(-1, table.shape[-1])
@@ -109,3 +119,44 @@ def _estimates(readings: Readings, metric: str, table: Floats) -> Iterator[Estim
             minimum=minimum,
             maximum=maximum,
         )
+
+
+# --------------------------------------------------------------- precision
+
+
+def precision_of(readings: Readings) -> Precision | None:
+    """Return the widest of the intervals that a reader decides by; None where no two can be
+    compared.
+
+    These are of the primary metric and of peak memory, which the headline and the recommendation
+    read: of every pair, in every setting. How far an interval of a ratio reaches to either side is
+    the root of its upper bound over its lower one, less 1: on the scale of logarithms it is
+    symmetric. A metric whose figures can be zero has no ratio, and no precision. Processor time,
+    where it decides, is left out: whether it does is not known before the end.
+    """
+    metrics = [each for each in deciding_metrics(readings.study) if each.name != PROCESSOR]
+    ratios = (each for each in _verdicts(readings, metrics) if each.subject == "ratio")
+    return max(map(_precision, ratios), key=lambda each: each.reached, default=None)
+
+
+def _verdicts(readings: Readings, metrics: Iterable[Metric]) -> Iterator[Verdict]:
+    for metric in metrics:
+        if readings.study.is_of_one:
+            yield from between_settings(readings, metric)
+        else:
+            for found in in_settings(readings, figures_of(readings, metric.name), metric):
+                yield from found
+
+
+def _precision(verdict: Verdict) -> Precision:
+    reached = math.inf
+    if verdict.low and verdict.high is not None:  # A bound of nothing is one below all numbers.
+        reached = math.sqrt(verdict.high / verdict.low) - 1
+    return Precision(
+        reached=reached,
+        metric=verdict.metric,
+        first=verdict.first,
+        second=verdict.second,
+        at=verdict.at,
+        blocks=verdict.blocks,
+    )

@@ -2,9 +2,9 @@
 
 The exponent of greatest likelihood makes the residuals of the full model (all interactions and the
 blocks, so that real effects are not mistaken for skewness) as normal, and their variance as equal,
-as a power can. It is then snapped to the exponent nearest to it that a reader can interpret: 1 (as
+as a power can. It is then rounded to the nearest exponent that a reader can interpret: 1 (as
 measured), 1/2, 0 (the logarithm), -1/2, -1 (the reciprocal, a rate for a time). When the interval
-of the exponent holds 1, the figures do not ask for a transform and none is made.
+of the exponent holds 1, no transform is needed and none is made.
 
 The likelihood of an exponent e is that of the residual sum of squares of x^(e) = (x^e - 1) /
 (e g^(e-1)), g the geometric mean of all figures; the 95 % interval is that of the likelihood ratio.
@@ -44,19 +44,18 @@ class BoxCox:
     high: float
 
 
-def as_measured(reason: str) -> Transform:
-    """Return the transform that changes nothing."""
+def _as_measured(reason: str) -> Transform:
     return Transform(exponent=1, name=NAMES[1], box_cox=None, reason=reason)
 
 
 def choose(model: FactorialModel, figures: Floats) -> Transform:
     """Return the scale on which `figures` are to be analysed by `model`."""
     if figures.min() <= 0:
-        return as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
+        return _as_measured("Some figures are zero or less, which have no logarithm or reciprocal.")
     if model.residual_sum_sq(np.log(figures)) <= _EXACT**2 * model.n:
-        return as_measured("Figures of a treatment do not differ, so no scale suits them best.")
+        return _as_measured("Figures of a treatment do not differ, so no scale suits them best.")
     found = box_cox(model, figures)
-    exponent, reason = _snapped(found)
+    exponent, reason = _rounded(found)
     return Transform(
         exponent=exponent,
         name=NAMES[exponent],
@@ -143,7 +142,7 @@ def _crossing(
     return bound
 
 
-def _snapped(found: BoxCox) -> tuple[float, str]:
+def _rounded(found: BoxCox) -> tuple[float, str]:
     interval = f"{found.low:.2f} to {found.high:.2f}"
     if found.low <= 1 <= found.high:
         return 1, f"Box-Cox's interval, {interval}, holds 1: no transform is needed."

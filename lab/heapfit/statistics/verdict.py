@@ -1,10 +1,12 @@
-"""The verdict: what a study's trials show of two treatments. Nothing else in the lab infers.
+"""The verdict: do a study's trials show a difference between two treatments?
 
-Two treatments are compared by the differences of their figures within blocks, which are free of
-what the moment of a block did to both. The subject is the ratio of geometric means, so differences
-are of logarithms; of a metric that can be zero it is the difference of means. A pair is tested by
+No other module of the lab decides that.
+
+Two treatments are compared by the differences of their figures within blocks, which exclude
+whatever disturbed both at that moment. The subject is the ratio of geometric means, so differences
+are of logarithms; for a metric that can be zero it is the difference of means. A pair is tested by
 the paired t test with its own spread, steadied by how alike the pairs of the family scatter
-(`spread`), and no test of assumptions decides what is done.
+(`spread`). No test of assumptions chooses the method.
 
 A metric in a setting has two families: each treatment with the baseline, as in C. W. Dunnett's
 procedure, and all pairs. A pair with the baseline is judged in the first, any other in the second.
@@ -67,13 +69,13 @@ from heapfit.statistics.spread import steadied
 METHOD = "steadied paired t, Šidák"
 STOPPED_METHOD = f"{METHOD}, stopped at a precision"
 # A study that runs until its intervals are narrow stops a little more often when they are by chance
-# too narrow. Each pair counts as so many then: the smallest number of halves that kept every
+# too narrow. Each pair then counts as this many: the smallest multiple of a half that kept every
 # simulated error of benchmarks/stopping_errors.py in its bound.
 OF_STOPPING = 1.5
 # Two blocks have one degree of freedom: an interval of theirs says next to nothing.
 FEWEST_BLOCKS = 3
-# With so few, the paired t test is itself false a little too often where figures are not normal (a
-# machine that gets slower): each pair counts as so many.
+# With so few blocks, the paired t test is itself false a little too often where figures are not
+# normal (a machine that gets slower), so each pair counts as this many.
 OF_FEWEST = 1.3
 
 # Steps between figures that are smaller, relative to the largest figure, are rounding of sums.
@@ -82,10 +84,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pairs:
-    """A family of pairs of treatments: all (first < second), or those with one of them, which is
-    the second then. Arrays end in an axis of pairs.
+    """A family of pairs of treatments: all pairs (first < second), or those with one treatment,
+    which is then the second. Arrays end in an axis of pairs.
 
-    `variance` is that of `mean`, with `df` degrees of freedom; `blocks` those that have both.
+    `variance` is that of `mean`, with `df` degrees of freedom; `blocks` counts those with both.
     """
 
     first: Integers
@@ -99,7 +101,8 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Judged:
-    """Mean differences with simultaneous intervals and adjusted probabilities, NaN: untold."""
+    """Mean differences with simultaneous intervals and adjusted probabilities; NaN where too
+    little is known."""
 
     mean: Floats
     low: Floats
@@ -112,10 +115,10 @@ def pairs(
 ) -> Pairs:
     """Return every pair's mean difference within blocks; with `ratio`, of logarithms.
 
-    `figures` are [..., treatment, block]; NaN: none. With `ratio` they must be positive. `to`: the
-    family is that of the pairs with this treatment. Without `steady` each pair keeps its own
-    spread, as for an average: that has degrees of freedom enough, and what steadying gets wrong of
-    a pair would be wrong in all settings.
+    `figures` are [..., treatment, block], NaN where there is none. With `ratio` they must be
+    positive. With `to`, the family is that of the pairs with this treatment. Without `steady` each
+    pair keeps its own spread, as for an average: that has degrees of freedom enough, and an error
+    of steadying would be the same in all settings.
 
     >>> found = pairs(np.array([[5.0, 7.0, 9.0], [1.0, 4.0, 4.0]]), ratio=False)
     >>> found.mean.tolist(), found.blocks.tolist(), found.df.tolist()
@@ -184,10 +187,11 @@ def _with(found: Pairs, to: int) -> Pairs:
 
 
 def average(of_settings: Pairs, kept: Flags) -> Pairs:
-    """Return the pairs over all settings, the first axis, of which the `kept` count for a pair.
+    """Return the pairs over all settings, the first axis; `kept` says which settings count for a
+    pair.
 
-    A setting in which a pair has one block only adds nothing to what is known of its spread; it is
-    given the average of the others'.
+    A setting in which a pair has only one block adds nothing to what is known of its spread, and
+    gets the average of the others'.
     """
     n = kept.sum(axis=0)
     known = kept & ~np.isnan(of_settings.variance)
@@ -217,17 +221,17 @@ def average(of_settings: Pairs, kept: Flags) -> Pairs:
 
 
 def over_settings(found: Pairs) -> Pairs:
-    """Return `average` of the pairs that have met in a block of every setting; the others are of
-    too little to be compared over all of them."""
+    """Return `average` of the pairs that share a block in every setting; there are too few figures
+    to compare the others over all of them."""
     kept = found.blocks > 0
     kept &= kept.sum(axis=0) == kept.any(axis=1).sum()
     return average(found, kept)
 
 
 def judge(found: Pairs, of_each: float = 1.0) -> Judged:
-    """Return the intervals and probabilities of a family of pairs, each adjusted for as `of_each`.
+    """Return the intervals and probabilities of a family of pairs, each counted `of_each` times.
 
-    That is 1 unless it depended on the figures how many there are.
+    That is 1 unless the number of figures depended on the figures.
     """
     count = adjusted_for(found.comparisons, of_each)[..., None]
     count = count * np.where(found.blocks <= FEWEST_BLOCKS, OF_FEWEST, 1.0)
@@ -254,14 +258,15 @@ def critical_t(count: Floats, df: Floats | float) -> Floats:
 
 
 def subject_of(metric: str, figures: Floats) -> Subject:
-    """Return what is compared of a metric: a ratio, or a difference where it can be zero."""
+    """Return how figures of a metric are compared: as a ratio, or as a difference where one can be
+    zero."""
     counted = figures[~np.isnan(figures)]
     can_be_zero = metric in CAN_BE_ZERO or bool((counted <= 0).any())
     return "difference" if can_be_zero else "ratio"
 
 
 def mean_of_known(values: Floats, axis: int = -1) -> Floats:
-    """Return the mean along an axis of what is not NaN; NaN where there is nothing."""
+    """Return the mean along an axis without NaN; NaN where there is nothing else."""
     counts = (~np.isnan(values)).sum(axis=axis)
     return np.asarray(np.nansum(values, axis=axis) / np.where(counts, counts, np.nan))
 
@@ -292,59 +297,58 @@ def in_full_grid(readings: Readings, figures: Floats, metric: str) -> Flags | No
 def verdicts(readings: Readings, whole: Collection[str] = ()) -> list[Verdict]:
     """Return every metric's verdicts, setting by setting, then over all settings (no levels).
 
-    Of the metrics in `whole` those of all pairs; of the others, the allocators' with the baseline.
-    Of one allocator alone in several settings, those of the metrics in `whole` between its
-    settings.
+    They are of all pairs for the metrics in `whole`, of each allocator with the baseline for the
+    others. Where one allocator alone is measured in several settings, they are of its settings, for
+    the metrics in `whole`.
     """
     study = readings.study
-    names = [allocator.name for allocator in study.allocators]
     if study.is_of_one:
         wanted = [metric for metric in study.metrics if metric.name in whole]
         return [each for metric in wanted for each in between_settings(readings, metric)]
+    baseline = [allocator.name for allocator in study.allocators].index(study.baseline)
     made: list[Verdict] = []
     for metric in study.metrics:
-        to = None if metric.name in whole else names.index(study.baseline)
-        made += _of_metric(readings, metric, to)
+        to = None if metric.name in whole else baseline
+        family = _Family.of_allocators(readings, figures_of(readings, metric.name), metric)
+        made += [each for found in family.in_settings(to) for each in found]
+        if len(family.levels) > 1:
+            made += family.overall(to)
     return made
 
 
 def in_settings(
     readings: Readings, figures: Floats, metric: Metric, times: int = 1
 ) -> list[list[Verdict]]:
-    """Return the verdicts on `figures`, one for each trial, in every setting of the study; adjusted
-    for so many `times` as many pairs."""
-    family = _family(readings, figures, metric)
-    family = replace(family, of_each=family.of_each * times)
-    return [list(found) for found in family.in_settings()]
+    """Return the verdicts on `figures`, one for each trial, in every setting of the study, adjusted
+    for `times` as many pairs."""
+    family = _Family.of_allocators(readings, figures, metric)
+    return replace(family, of_each=family.of_each * times).in_settings()
 
 
 def overall(readings: Readings, figures: Floats, metric: Metric) -> list[Verdict]:
-    """Return the verdicts on `figures` over all settings: in a study of one, those of that one."""
-    family = _family(readings, figures, metric)
+    """Return the verdicts on `figures` over all settings; where there is one, those of that one."""
+    family = _Family.of_allocators(readings, figures, metric)
     if len(family.levels) > 1:
-        return list(family.overall(readings, figures))
+        return family.overall()
     return [each for found in family.in_settings() for each in found]
 
 
-def between_settings(readings: Readings, metric: Metric) -> Iterator[Verdict]:
-    """Yield the verdicts on the settings of one allocator; they share blocks as allocators do."""
-    figures = figures_of(readings, metric.name)
-    family = _Family(
-        [setting_name(readings.study, setting) for setting in readings.study.settings()],
-        [{}],
-        metric,
-        by_block(readings, figures).swapaxes(0, 1),
-        subject_of(metric.name, figures),
-        None,
-        of_each(readings.study),
-        method_of(readings.study),
+def between_settings(readings: Readings, metric: Metric) -> list[Verdict]:
+    """Return the verdicts on the settings of one allocator, which share blocks as allocators do."""
+    family = _Family.of_allocators(readings, figures_of(readings, metric.name), metric)
+    settings = readings.study.settings()
+    family = replace(
+        family,
+        names=[setting_name(readings.study, setting) for setting in settings],
+        levels=[{}],
+        table=family.table.swapaxes(0, 1),
+        baseline=None,
     )
-    for found in family.in_settings():
-        yield from found
+    return [each for found in family.in_settings() for each in found]
 
 
 def setting_name(study: Study, setting: Setting) -> str:
-    """Return what tells a setting from the others, as a verdict between settings names it."""
+    """Return the name of a setting in a verdict between settings: its levels that vary."""
     varied = {factor.name for factor in study.design() if len(factor.levels) > 1}
     return ", ".join(f"{name} {level}" for name, level in levels_of(setting) if name in varied)
 
@@ -356,69 +360,59 @@ def levels_of(setting: Setting) -> Iterator[tuple[str, str]]:
     yield from further
 
 
-def _of_metric(readings: Readings, metric: Metric, to: int | None) -> Iterator[Verdict]:
-    figures = figures_of(readings, metric.name)
-    family = _family(readings, figures, metric)
-    for found in family.in_settings(to):
-        yield from found
-    if len(family.levels) > 1:
-        yield from family.overall(readings, figures, to)
-
-
-def _family(readings: Readings, figures: Floats, metric: Metric) -> _Family:
-    names = [allocator.name for allocator in readings.study.allocators]
-    control = readings.study.control
-    return _Family(
-        names,
-        [dict(levels_of(setting)) for setting in readings.study.settings()],
-        metric,
-        by_block(readings, figures),
-        subject_of(metric.name, figures),
-        None if control is None else names.index(control),
-        of_each(readings.study),
-        method_of(readings.study),
-    )
-
-
 def of_each(study: Study) -> float:
-    """Return how many times each pair of a study is adjusted for."""
+    """Return how many times each pair of a study is counted in the adjustment."""
     return OF_STOPPING if study.stops_by_figures else 1.0
-
-
-def method_of(study: Study) -> str:
-    return STOPPED_METHOD if study.stops_by_figures else METHOD
 
 
 @dataclass(frozen=True)
 class _Family:
-    """The figures of one metric, [setting, allocator, block], by the allocators' `names`."""
+    """The figures of one metric, [setting, treatment, block], by the treatments' `names`."""
 
     names: Sequence[str]
     levels: Sequence[Mapping[str, str]]  # of each setting
     metric: Metric
     table: Floats
+    complete: Flags | None  # the [setting, treatment] to be compared over all settings, if any
     subject: Subject
-    baseline: int | None  # whose pairs are a family of their own; None: nobody's are
-    of_each: float = 1.0  # how many times each pair is adjusted for
-    method: str = METHOD
+    baseline: int | None  # its pairs are a family of their own; None: there is no such family
+    of_each: float  # how many times each pair is counted in the adjustment
+    method: str
 
-    def in_settings(self, to: int | None = None) -> Iterator[Iterator[Verdict]]:
+    @classmethod
+    def of_allocators(cls, readings: Readings, figures: Floats, metric: Metric) -> _Family:
+        study = readings.study
+        names = [allocator.name for allocator in study.allocators]
+        return cls(
+            names=names,
+            levels=[dict(levels_of(setting)) for setting in study.settings()],
+            metric=metric,
+            table=by_block(readings, figures),
+            complete=in_full_grid(readings, figures, metric.name),
+            subject=subject_of(metric.name, figures),
+            baseline=None if study.control is None else names.index(study.control),
+            of_each=of_each(study),
+            method=STOPPED_METHOD if study.stops_by_figures else METHOD,
+        )
+
+    def in_settings(self, to: int | None = None) -> list[list[Verdict]]:
         found, judged = self._judged(to, lambda of: self._pairs(self.table, of))
         means = self._means()
-        for setting, at in enumerate(self.levels):
-            yield self._records(found, judged, means, (setting,), at)
+        return [
+            list(self._records(found, judged, means, (setting,), at))
+            for setting, at in enumerate(self.levels)
+        ]
 
-    def overall(
-        self, readings: Readings, figures: Floats, to: int | None = None
-    ) -> Iterator[Verdict]:
-        grid = in_full_grid(readings, figures, self.metric.name)
-        if grid is None:
-            return
-        kept_figures = np.where(grid[..., None], self.table, np.nan)
+    def overall(self, to: int | None = None) -> list[Verdict]:
+        if self.complete is None:
+            return []
+        kept = np.where(self.complete[..., None], self.table, np.nan)
         averaged, judged = self._judged(
-            to, lambda of: over_settings(self._pairs(kept_figures, of, steady=False))
+            to, lambda of: over_settings(self._pairs(kept, of, steady=False))
         )
-        yield from self._records(averaged, judged, self._average_means(), (), {})
+        # Each treatment's mean is the average over the settings that it has.
+        means = mean_of_known(self._means(), axis=0)
+        return list(self._records(averaged, judged, means, (), {}))
 
     def _pairs(self, table: Floats, to: int | None, *, steady: bool = True) -> Pairs:
         return pairs(table, ratio=self.subject == "ratio", to=to, steady=steady)
@@ -426,7 +420,7 @@ class _Family:
     def _judged(
         self, to: int | None, family: Callable[[int | None], Pairs]
     ) -> tuple[Pairs, Judged]:
-        """The pairs with `to`, or all of them, each judged in its own `family`."""
+        """Judge the pairs with `to`, or all of them, each in its own `family`."""
         found = family(to)
         judged = judge(found, self.of_each)
         if to is not None or self.baseline is None:
@@ -442,8 +436,8 @@ class _Family:
         place: tuple[int, ...],
         at: Mapping[str, str],
     ) -> Iterator[Verdict]:
-        """The pairs at a place of the leading axes; `means` are the allocators', in the metric's
-        unit."""
+        """Yield the verdicts at a place of the leading axes; `means` are the treatments', in the
+        metric's unit."""
         is_ratio = self.subject == "ratio"
         bounds = np.array((judged.mean[place], judged.low[place], judged.high[place]))
         own = means[place]
@@ -481,14 +475,10 @@ class _Family:
             )
 
     def _means(self) -> Floats:
-        """Each allocator's mean in each setting."""
-        values = np.log(self.table) if self.subject == "ratio" else self.table
-        means = mean_of_known(values)
-        return np.exp(means) if self.subject == "ratio" else means
-
-    def _average_means(self) -> Floats:
-        """Each allocator's mean, the average over the settings that it has."""
-        return mean_of_known(self._means(), axis=0)
+        """Each treatment's mean in each setting."""
+        if self.subject == "ratio":
+            return np.exp(mean_of_known(np.log(self.table)))
+        return mean_of_known(self.table)
 
 
 def _replaced(judged: Judged, found: Pairs, of_baseline: Judged, baseline: int) -> Judged:

@@ -1,25 +1,23 @@
 """Plan a study, run it, and keep what it measured.
 
-`plan.py` lays out the trials, `factors.py` checks what they vary, `journal.py` keeps them on disk,
-`execute.py` runs what is missing, `stopping.py` says when that is enough. `series.py` does the same
-for a study of many parts: workloads, probes, and the experiments of `experiments.py`.
+`plan.py` lays out the trials, `journal.py` keeps them on disk, `identity.py` records what is
+measured, `execute.py` runs what is missing, `stopping.py` says when that is enough. For a study of
+many parts (workloads, probes, and experiments), `series_plan.py` and `series.py` do the same.
+`cluster.py` runs a study on many machines.
 """
 
 from heapfit.study.execute import Progress, execute
-from heapfit.study.experiments import ChosenExperiment, shaped
-from heapfit.study.factors import remarks
 from heapfit.study.journal import Journal, check_takes, is_running, load, looks, note_look
-from heapfit.study.plan import DEFAULT_SEED, default_cores, plan
+from heapfit.study.plan import DEFAULT_SEED, default_cores, plan, remarks
 from heapfit.study.series import (
-    SeriesPlan,
     SeriesProgress,
     command_line,
     execute_series,
     is_series,
     load_problems,
     load_series,
-    plan_series,
 )
+from heapfit.study.series_plan import ChosenExperiment, SeriesPlan, plan_series, shaped
 
 __all__ = [
     "DEFAULT_SEED",

@@ -1,15 +1,15 @@
 """Run a study on the machines of a Dask cluster, one trial at a time on each.
 
 A machine takes part by a worker that offers the resource `heapfit`; Dask then runs no more than one
-trial there at a time. Each machine warms up, then runs whole blocks (`blocks.py` says why), judged
-by its own trials of the baseline. This process plans, judges and keeps the journal, so everything
-that holds for a study on one machine holds here: a trial is on disk as soon as it has ended, and
-the same command goes on where an interrupted one stopped.
+trial there at a time. Each machine warms up, then runs whole blocks (`blocks.py` says why); its
+output is compared with its own trials of the baseline. This process plans and keeps the journal, so
+everything that holds for a study on one machine holds here: a trial is on disk as soon as it has
+ended, and the same command continues where an interrupted one stopped.
 
 The machines must have the same processor, allocators and version of heapfit. The machine is a block
-of the analysis, which takes out that one is faster than another by some factor. It cannot take out
-that allocators rank differently on different processors: the answer would hold for none of them.
-Whether they rank differently on these machines all the same, `statistics.machines` tells.
+of the analysis, which removes that one is faster than another by some factor. It cannot remove that
+allocators rank differently on different processors: the answer would hold for none of them.
+`statistics.machines` tests whether they rank differently on these machines all the same.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Cluster:
     """The Dask cluster of the scheduler at `address`, to run studies on."""
 
     def __init__(self, address: str, say: Callable[[str], None], *, install: bool = False) -> None:
-        """`say` tells the person what happens to machines; `install` gets what they lack.
+        """`say` reports what happens to machines; with `install`, they get what they lack.
 
         Raises HeapfitError where Dask is not installed.
         """
@@ -74,10 +74,9 @@ class Cluster:
         self._install = install
 
     def adopt(self, studies: Sequence[Study]) -> list[Study]:
-        """Return `studies` as they run on this cluster, once every machine of it has been checked.
+        """Check every machine, before anything runs; return `studies` as they run on this cluster.
 
-        Raises HeapfitError when there is none, or one that is not fit for them, before anything
-        runs.
+        Raises HeapfitError where there is no machine, or one that cannot run them.
         """
         inspections = asyncio.run(self._inspect(studies))
         name, first = next(iter(inspections.items()))
@@ -96,7 +95,7 @@ class Cluster:
     ) -> None:
         """Run the missing trials of an adopted `study`, journaled in `folder`; see `execute`.
 
-        Each machine prepares data of its own, so `data` does not matter.
+        Each machine prepares data of its own, so `data` is not used.
         """
         with Journal(folder, study) as journal:
             asyncio.run(self._execute(journal, on_progress or Progress(), mix))
@@ -157,7 +156,8 @@ class Link:
         return sorted(machines, key=lambda each: each.name)
 
     async def call(self, machine: Machine, function: Callable[..., Result], *args: Any) -> Result:
-        """Return what `function` returns on `machine`; MachineLost when that is gone before."""
+        """Return what `function` returns on `machine`; raise MachineLost if the machine leaves
+        before."""
         future = self._client.submit(
             function,
             *args,
@@ -179,7 +179,7 @@ class Link:
             future.release()
 
     async def stop(self, machines: Sequence[Machine]) -> None:
-        """End what runs on `machines`, past the queue of each."""
+        """End what runs on `machines`, without waiting in the queue of each."""
         present = await self.machines()
         addresses = [each.address for each in machines if each in present]
         if addresses:
@@ -201,7 +201,7 @@ async def connected(address: str) -> AsyncIterator[Link]:
     """Connect to the scheduler at `address`; HeapfitError where none answers."""
     import distributed
 
-    # What it says of lost connections is said here in words of ours.
+    # This module reports lost connections itself.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
         client = await cast(Any, distributed).Client(
@@ -238,7 +238,7 @@ def require_dask() -> None:
 async def inspect(
     link: Link, machine: Machine, studies: Sequence[Study], install: bool
 ) -> Inspection:
-    """Return what `machine` says of itself; HeapfitError when heapfit does not run there."""
+    """Return the machine's own report; raise HeapfitError when heapfit does not run there."""
     try:
         version = await link.call(machine, machine_side.version)
     except (MachineLost, StudyStopped):
@@ -258,8 +258,8 @@ async def inspect(
 
 
 def _sent(study: Study) -> str:
-    """Return the study as it travels: without its plan, which may be long,
-    and what was measured, which each machine says of itself."""
+    """Return the study as it is sent: without its plan, which may be long, and without its
+    sessions, as each machine reports what it measures."""
     return study.model_copy(update={"plan": [], "sessions": []}).model_dump_json()
 
 
@@ -281,7 +281,7 @@ def _refuse_unfit(inspections: dict[str, Inspection]) -> None:
 
 
 def _notes(inspections: dict[str, Inspection]) -> list[str]:
-    """Return what is doubtful of the machines but no reason to refuse them."""
+    """Return doubts about the machines that are no reason to refuse them."""
     notes = [f"{name}: {note}" for name, it in inspections.items() for note in it.notes]
     boots: dict[str, list[str]] = defaultdict(list)
     for name, inspection in inspections.items():
@@ -323,7 +323,7 @@ class _Execution:
         self._lanes: dict[Machine, asyncio.Task[None]] = {}
         self._refused: set[Machine] = set()
         self._losses: Counter[int] = Counter()
-        # What each machine has run, also those warm-ups of which the journal has another's.
+        # All trials of each machine; the journal keeps only one machine's warm-ups.
         self._history: dict[str, list[Trial]] = defaultdict(list)
         for trial in journal.trials:
             self._history[trial.machine or ""].append(trial)
@@ -333,7 +333,7 @@ class _Execution:
         return self._journal.study
 
     async def run(self) -> None:
-        """Keep a lane open for each machine until all is done that is planned, and look then."""
+        """Keep a lane open for each machine until the plan is done and no more is needed."""
         self._progress.begin(self._study, list(self._journal.trials))
         try:
             while await self._run_planned() and self._stopping.goes_on():
@@ -343,7 +343,7 @@ class _Execution:
             await self._close_lanes()
 
     async def _run_planned(self) -> bool:
-        """Run what the plan lacks; return whether there was time for all of it."""
+        """Run the missing trials; return whether there was time for all of them."""
         last_seen_s = time.monotonic()
         while not self._blocks.done:
             await self._open_lanes()
@@ -367,7 +367,7 @@ class _Execution:
                 self._lanes[machine] = asyncio.create_task(self._lane(machine))
 
     async def _wait(self) -> None:
-        """Wait for a lane to end, but not long; raise what went wrong in one."""
+        """Wait a moment for a lane to end; raise the error of one that failed."""
         if not self._lanes:
             await asyncio.sleep(LOOK_S)
             return
@@ -379,22 +379,22 @@ class _Execution:
                 lane.result()
 
     async def _close_lanes(self) -> None:
-        """End what still runs: warm-ups that nobody needs any more; everything after Ctrl-C."""
+        """End what still runs: warm-ups that are no longer needed; everything after Ctrl-C."""
         open_now = dict(self._lanes)
         for lane in open_now.values():
             lane.cancel()
         await asyncio.gather(*open_now.values(), return_exceptions=True)
-        with suppress(StudyStopped):  # Without a scheduler nobody can be told.
+        with suppress(StudyStopped):  # The scheduler is gone.
             await self._link.stop(list(open_now))
 
     async def _lane(self, machine: Machine) -> None:
-        """All that happens on one machine."""
+        """Run everything that one machine does, from its check to its last block."""
         try:
             if not await self._fits(machine):
                 return
             measured = await self._link.call(machine, machine_side.prepare, self._sent)
             identity = Identity.model_validate_json(measured)
-            self._journal.joined(machine.name, identity, mix=self._mix)
+            self._journal.add_machine(machine.name, identity, mix=self._mix)
             await self._warm_up(machine)
             while not self._blocks.done and machine.name not in self._time_is_up:
                 present = {each.name for each in self._lanes}
@@ -411,7 +411,7 @@ class _Execution:
             raise HeapfitError(f"{machine.name}: {error}") from error
 
     async def _fits(self, machine: Machine) -> bool:
-        """Check a machine; one that joined later and does not fit is left out, and that is said."""
+        """Check a machine that has joined; leave out one that cannot run the study, and say so."""
         try:
             inspection = await inspect(self._link, machine, [self._study], self._install)
         except HeapfitError as error:
@@ -426,7 +426,7 @@ class _Execution:
         return not problems
 
     async def _warm_up(self, machine: Machine) -> None:
-        """Run the warm-ups that this machine has not had; the journal takes each but once."""
+        """Run the warm-ups that this machine has not had; the journal takes each only once."""
         had = {trial.planned.index for trial in self._history[machine.name]}
         for planned in self._study.plan:
             if planned.warmup and planned.index not in had:
@@ -463,7 +463,6 @@ class _Execution:
             judged_by.model_dump_json() if judged_by else None,
         )
         took_s = time.monotonic() - start_s
-        self._stopping.times.add(planned, took_s)
         about = {"machine": machine.name, "took_s": round(took_s, 6)}
         return Trial.model_validate_json(answer).model_copy(update=about)
 
@@ -476,7 +475,7 @@ class _Execution:
             self._keep(trial)
 
     def _count_loss(self, machine: Machine, block: Block, planned: PlannedTrial) -> None:
-        """Give a trial up as failed when too many workers have died of it."""
+        """Record a trial as failed when too many workers have died while running it."""
         self._losses[planned.index] += 1
         if self._losses[planned.index] < MAX_LOSSES:
             return

@@ -1,7 +1,7 @@
-"""Run what a study's plan still lacks, one trial after the other.
+"""Run the trials that a study's plan still lacks, one after the other.
 
 A trial is in the journal before the next one starts. So Ctrl-C, a kill or a power cut costs the
-running trial and nothing else, and the same call goes on where it stopped.
+running trial and nothing else, and the same call continues where it stopped.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
-from heapfit.trial.verdict import WITHOUT_ALLOCATOR
+from heapfit.trial.outcome import WITHOUT_ALLOCATOR
 
 WORKSPACE = "scratch"
 
-# What programs say where there is none: the C library's words for ENOTTY, and their own.
-_OF_A_TERMINAL = re.compile(
+# What programs say where there is no terminal: the C library's words for ENOTTY, and their own.
+_NO_TERMINAL = re.compile(
     r"inappropriate ioctl|not a (tty|terminal)|\b(no|get) tty\b|\bTERM\b", re.I
 )
 
 
 class Progress:
-    """Told about the course of a study; override what you want to show.
+    """Receives the events of a study's execution; override what you want to show.
 
-    Whatever runs while a trial runs (a display that redraws itself) takes processor time from it.
+    Anything that runs during a trial (a display that redraws itself) takes processor time from it.
     """
 
     def begin(self, study: Study, done: list[Trial]) -> None:
-        """The study as it is run (perhaps longer than asked for) and the trials it already has."""
+        """The execution begins: the study (perhaps longer than asked for), and the trials that it
+        already has."""
 
     def noticed(self, sentence: str) -> None:
-        """Something that the person should know before the first trial."""
+        """There is something that the user should know."""
 
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """A trial starts; `remaining_s` is the time left for it and all after it, if known."""
@@ -51,8 +52,8 @@ class Progress:
         """A trial is in the journal; `remaining_s` is the time left for those after it."""
 
     def extended(self, study: Study, precision: Precision | None) -> None:
-        """More is planned, or less, where something never finishes; `precision` is what a look has
-        found where the study is to reach one."""
+        """The plan has grown, or has shrunk because something never finishes; `precision` is the
+        one reached so far where the study is to reach one."""
 
 
 def execute(
@@ -66,11 +67,10 @@ def execute(
     """Run the missing trials of `study`, journaled in `folder`.
 
     `data` is the workload's prepared data folder, if it has one. Trials of another build of the
-    program, or under other settings of the machine, are put aside, or gone on with where `mix` is
-    set. Raises `HeapfitError` if the
-    program fails under the baseline itself (then there is nothing to compare with) or if the
-    journal cannot be written, and lets `KeyboardInterrupt` through once the running program has
-    been ended.
+    program, or under other settings of the machine, are moved aside, unless `mix` is set. Raises
+    `HeapfitError` if the program fails under the baseline itself (then there is nothing to compare
+    with) or if the journal cannot be written, and lets `KeyboardInterrupt` through once the running
+    program has been ended.
     """
     progress = on_progress or Progress()
     with Journal(folder, study, lambda known: identify(study, data, known), mix=mix) as journal:
@@ -99,14 +99,14 @@ class _Execution:
         try:
             with own_cores(max(self._journal.study.cores)) as shared:
                 if shared:
-                    self._progress.noticed(_of_shared(shared))
+                    self._progress.noticed(_sharing_note(shared))
                 while self._run_planned() and self._stopping.goes_on():
                     self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
     def _run_planned(self) -> bool:
-        """Run what the plan lacks; return whether there was time for all of it."""
+        """Run the missing trials; return whether there was time for all of them."""
         missing = self._missing()
         while missing:
             if self._stopping.time_is_up(missing):
@@ -117,7 +117,7 @@ class _Execution:
         return True
 
     def _missing(self) -> list[PlannedTrial]:
-        """What the plan lacks, which loses whatever never finishes."""
+        """Return the trials that the plan still lacks, after removing cells that never finish."""
         journal = self._journal
         hanging = never_finish(journal.study, journal.trials)
         if hanging and journal.leave_out(hanging):
@@ -126,7 +126,7 @@ class _Execution:
         return [each for each in journal.study.plan if each.index not in done]
 
     def _gives_up(self, planned: PlannedTrial) -> bool:
-        """Whether a trial has shown that its like will never finish, which then is told."""
+        """Tell whether the cell of a trial that has just ended never finishes, and say so."""
         if self._journal.trials[-1].status is not TrialStatus.TIMEOUT:
             return False
         gives_up = cell_of(planned) in never_finish(self._journal.study, self._journal.trials)
@@ -144,7 +144,6 @@ class _Execution:
         start_s = time.monotonic()
         trial = self._trial(planned)
         took_s = time.monotonic() - start_s
-        self._stopping.times.add(planned, took_s)
         if trial.status is not TrialStatus.OK:
             stop_if_pointless(study, self._journal.trials, trial)
         trial = trial.model_copy(update={"took_s": round(took_s, 6)})
@@ -153,9 +152,9 @@ class _Execution:
         self._progress.finished(trial, self._stopping.remaining_s(after))
 
     def _trial(self, planned: PlannedTrial) -> Trial:
-        """Run a trial, during which what is measured stays the same; `HeapfitError` if it changed.
+        """Run a trial; raise `HeapfitError` if what is measured changed in its course.
 
-        A trial that failed while the same file was written anew is run once more.
+        A trial that failed while a file was written anew with the same content is repeated once.
         """
         trial = self._watched(planned)
         is_spoilt = trial.status is not TrialStatus.OK and self._watch.touched
@@ -169,10 +168,10 @@ class _Execution:
             if not self._mix:
                 raise HeapfitError(self._stopped_by(changed))
             now = identify(study, self._data, self._watch.identity)
-            self._journal.goes_on_with(now)
+            self._journal.change_to(now)
             self._watch = Watch(now, is_new=False)
         elif self._watch.identity is not study.sessions[-1].identity:
-            self._journal.measures(self._watch.identity)
+            self._journal.correct_session(self._watch.identity)
         return trial
 
     def _stopped_by(self, changed: list[str]) -> str:
@@ -185,7 +184,7 @@ class _Execution:
         )
 
 
-def _of_shared(processors: list[int]) -> str:
+def _sharing_note(processors: list[int]) -> str:
     which = join_words([str(each) for each in processors])
     noun = "processor" if len(processors) == 1 else "processors"
     return (
@@ -196,22 +195,22 @@ def _of_shared(processors: list[int]) -> str:
 
 # ----------------------------------------------------------------- the baseline
 #
-# Its output is the reference that all others are judged by, and a study whose program fails under
-# it has nothing to compare with, nor one whose program takes none of the others.
+# Its output is the reference that all others are compared with. A study whose program fails under
+# the baseline, or runs without every other allocator, has nothing to compare.
 
 
 def reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Trial | None:
-    """Return the first good one of `trials` that the output of `planned` is judged by.
+    """Return the first good trial whose output that of `planned` must match.
 
-    What a program prints may depend on its parameters, its environment and the number of cores.
+    It ran in the same setting: output may depend on parameters, environment and number of cores.
     """
-    of_reference = _of_reference(study, trials, planned)
-    return next((trial for trial in of_reference if trial.status is TrialStatus.OK), None)
+    same = _reference_trials(study, trials, planned)
+    return next((trial for trial in same if trial.status is TrialStatus.OK), None)
 
 
 def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> None:
-    """Raise `HeapfitError` rather than fill the journal with failures that say nothing about an
-    allocator. `trials` are those before the failed `trial`."""
+    """Raise `HeapfitError` where all further trials would fail for the same reason, which says
+    nothing about an allocator. `trials` are those before the failed `trial`."""
     is_judged_by_baseline = study.reference_of(trial.planned.allocator) == study.baseline
     if is_judged_by_baseline and reference(study, trials, trial.planned) is None:
         who = f"the baseline {study.baseline}"
@@ -231,8 +230,8 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
 
 
 def _advice(study: Study, trial: Trial) -> str:
-    """What to do about a program that does not end, or needs a terminal."""
-    if trial.status is TrialStatus.FAILED and _OF_A_TERMINAL.search(trial.stderr_tail):
+    """Return what to do about a program that does not end, or needs a terminal."""
+    if trial.status is TrialStatus.FAILED and _NO_TERMINAL.search(trial.stderr_tail):
         return (
             "; it seems to need a terminal, which no trial has: have script give it one, "
             f"script -qec {shlex.quote(shlex.join(study.command))} /dev/null"
@@ -245,8 +244,10 @@ def _advice(study: Study, trial: Trial) -> str:
     )
 
 
-def _of_reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) -> Iterator[Trial]:
-    """The reference's trials in the setting of `planned`; the first is near the front."""
+def _reference_trials(
+    study: Study, trials: Sequence[Trial], planned: PlannedTrial
+) -> Iterator[Trial]:
+    """Yield the reference's trials in the setting of `planned`; the first is near the front."""
     setting, name = planned.setting, study.reference_of(planned.allocator)
     for trial in trials:
         if trial.planned.allocator == name and trial.planned.setting == setting:
@@ -254,15 +255,15 @@ def _of_reference(study: Study, trials: Sequence[Trial], planned: PlannedTrial) 
 
 
 def _never_repeated_itself(study: Study, trials: Sequence[Trial], trial: Trial) -> bool:
-    """Whether a reference's output differs at its first repetition."""
+    """Tell whether a reference's output differs at its first repetition."""
     name = trial.planned.allocator
     if name != study.reference_of(name) or trial.status is not TrialStatus.MISMATCH:
         return False
-    return len(list(_of_reference(study, trials, trial.planned))) == 1
+    return len(list(_reference_trials(study, trials, trial.planned))) == 1
 
 
 def _takes_no_allocator(study: Study, trials: Sequence[Trial], trial: Trial) -> bool:
-    """Whether the program has run without each allocator that was to be preloaded, and no two are
+    """Tell whether the program ran without the allocators that were preloaded, so that no two are
     left to compare."""
     if not trial.reason.startswith(WITHOUT_ALLOCATOR):
         return False

@@ -1,9 +1,9 @@
-"""What a study measures, beyond what its command line says: files, environment, kernel.
+"""Record what a study measures beyond its command line: files, environment, kernel.
 
 Programs are rebuilt, libraries upgraded and variables set between two runs of one command, and
-trials of one thing must not pass for those of another. So each study keeps what it measured, by
-checksum. The watch looks at the same files after every trial, by their inodes, sizes and times
-alone: some microseconds each; one that seems to have changed is read again.
+their trials must not be mixed. A study therefore keeps an `Identity`: the checksums of all files,
+and the settings of the machine. After every trial, a `Watch` looks at the inode, size and times of
+the same files, which takes some microseconds each; it reads a file again only where these differ.
 
 Not known: what a program loads or starts later by itself (plug-ins, modules of a script), and what
 it reads without being told so on its command line.
@@ -25,28 +25,32 @@ from heapfit.doctor.program import libraries_of, linked_allocator
 from heapfit.host.machine import inherited_settings, memory_settings
 from heapfit.host.program import interpreter_of
 from heapfit.record import options as record
-from heapfit.records import Identity, MeasuredFile, PlannedTrial, Study
+from heapfit.records import Identity, MeasuredFile, Study
 from heapfit.text import capitalised
 from heapfit.trial.placeholders import Levels, Placeholders
 
-# Of a larger file that is neither program nor library, size and time must do: a second to read it.
+# A larger file that is neither program nor library is known by size and time: a second to read it.
 MOST_READ_BYTES = 1 << 28
 
-# A text that an interpreter is given to run needs no mark of its own in the file system.
+# An interpreter's script needs neither a `#!` line nor the right to be executed.
 _SCRIPT_SUFFIXES = (".R", ".awk", ".jar", ".jl", ".js", ".lua", ".mjs", ".php", ".pl", ".py", ".rb",
                     ".sh", ".sql", ".tcl")  # fmt: skip
-# The values of a trial that name no file which is there before it.
+# Placeholders that name no file which exists before the trial.
 _OF_ONE_TRIAL = ("{scratch}", "{port}")
-# What a command line names beside its program. Such a one that came to be since is its output.
+# Files that a command line names beside its program. One that is new is the program's output.
 _ARGUMENTS = ("script", "file")
+_MOST_TOLD = 5
 
 Role = Literal["program", "client", "interpreter", "script", "file", "library", "allocator"]
+Stamp = tuple[int, ...]
+# The name of the program or allocator that a file belongs to, its role, its path.
+NamedFile = tuple[str, Role, Path]
 
 
 def identify(study: Study, data: Path | None, known: Identity | None = None) -> Identity:
     """Return what `study` measures now, on this machine; `data` is its workload's data folder.
 
-    What is as `known` says by its inode, size and times is not read again.
+    A file whose stamp is as in `known` is not read again.
     """
     read = {} if known is None else {(each.path, each.stamp): each for each in known.files}
     files: dict[tuple[str, Path], MeasuredFile] = {}
@@ -71,52 +75,35 @@ def identify(study: Study, data: Path | None, known: Identity | None = None) -> 
     )
 
 
-def differences(before: Identity, now: Identity) -> list[str]:
-    """Return what has changed, each as a clause: "the program ./a has changed"."""
-    clauses = (
-        *_differing_files(before.files, now.files),
-        *_differing(before.environment, now.environment, "{}"),
-        *_differing(before.system, now.system, "the {}"),
-    )
-    return list(dict.fromkeys(clauses))  # Two programs may share a library.
-
-
-def continued(before: Identity, now: Identity) -> Identity:
-    """Return `now`, which does not differ from `before`, without the files that were left out."""
-    kept = {each.path for each in before.files}
-    files = [each for each in now.files if each.role not in _ARGUMENTS or each.path in kept]
-    return now.model_copy(update={"files": files})
-
-
 class Watch:
-    """Looks after each trial whether what is measured is still what it was."""
+    """Checks after each trial whether the measured files are still the same."""
 
     def __init__(self, identity: Identity, *, is_new: bool) -> None:
-        """Watch the files of `identity`; `is_new`: no trial has run yet that measured it."""
+        """Watch the files of `identity`; `is_new` says that no trial has run with it yet."""
         self.identity = identity
-        self.touched = False  # whether any file was, by the last look
+        self.touched = False  # whether the last check found a file with another stamp
         self._is_first = is_new
 
     def changed(self) -> list[str]:
-        """Return what has changed since the last look, each as a clause.
+        """Return what has changed since the last check, each as a clause.
 
-        Files that are merely named on the command line and change in the course of the first trial
-        are the program's own output; they are watched no more.
+        A file that is merely named on the command line and changes in the course of the first trial
+        is the program's own output, and is watched no more.
         """
         touched = [each for each in self.identity.files if _stamp(each.path) != each.stamp]
         self.touched = bool(touched)
-        by_itself = "file" if self._is_first else None
+        output = [each for each in touched if self._is_first and each.role == "file"]
         self._is_first = False
-        if not touched:
-            return []
-        watched = [each for each in touched if each.role != by_itself]
+        watched = [each for each in touched if each not in output]
         again = [_measured(each.of, each.role, each.path, {}) for each in watched]
         found = list(_differing_files(watched, again))
-        if not found:
+        if touched and not found:
             anew = {(each.of, each.path): each for each in again}
-            own = {(each.of, each.path) for each in touched} - anew.keys()
-            files = [anew.get((each.of, each.path), each) for each in self.identity.files]
-            files = [each for each in files if (each.of, each.path) not in own]
+            files = [
+                anew.get((each.of, each.path), each)
+                for each in self.identity.files
+                if each not in output
+            ]
             self.identity = self.identity.model_copy(update={"files": files})
         return found
 
@@ -124,42 +111,34 @@ class Watch:
 # ---------------------------------------------------------------------- files
 
 
-def _program_files(study: Study, data: Path | None) -> Iterator[tuple[str, Role, Path]]:
-    """Every command of the trials: its program with libraries, and the files that it names."""
+def _program_files(study: Study, data: Path | None) -> Iterator[NamedFile]:
+    """Yield the files of every command of the trials: its program, libraries, named files."""
     work = study.workload
     commands: list[tuple[Role, list[str]]] = [("program", work.run.command)]
     if work.server is not None:
         commands = [("program", work.server.command), ("client", work.run.command)]
-    wrappers = [each.wrapper for each in study.allocators if each.wrapper]
-    commands += [("client", wrapper) for wrapper in wrappers]
+    commands += [("client", each.wrapper) for each in study.allocators if each.wrapper]
     stdin = [work.run.stdin] if work.run.stdin else []
     for of, values in _values(study, data):
         for role, command in commands:
-            words = values.expand_all(each for each in command if not _is_of_one_trial(each))
-            yield from ((of, own, path) for own, path in _of_command(study, role, words))
+            known = [each for each in command if not any(name in each for name in _OF_ONE_TRIAL)]
+            for own_role, path in _of_command(study, role, values.expand_all(known)):
+                yield of, own_role, path
         for name in values.expand_all(stdin):
-            yield of, "file", study.workload.here.resolve() / name
-
-
-def _is_of_one_trial(word: str) -> bool:
-    return any(name in word for name in _OF_ONE_TRIAL)
+            yield of, "file", work.here.resolve() / name
 
 
 def _values(study: Study, data: Path | None) -> Iterator[tuple[str, Placeholders]]:
-    """The values of the commands' placeholders, each combination once, with the program's name."""
+    """Yield each combination of the placeholders' values once, with the program's name."""
     seen = set()
     for allocator in study.allocators:
         for cores, levels in study.settings():
-            planned = PlannedTrial(
-                index=0, block=0, replicate=0, allocator=allocator.name, cores=cores,
-                levels=dict(levels),
-            )  # fmt: skip
-            parameters = Levels.of(study, planned).parameters
+            parameters = Levels.of(study, allocator.name, dict(levels)).parameters
             of = allocator.program or study.workload.name
             key = (of, cores, *sorted(parameters.items()))
             if key not in seen:
                 seen.add(key)
-                # Who uses data that no step prepares is told so by the first trial.
+                # Without a [prepare] step, the first trial reports the use of {data}.
                 folder = data or Path("/nonexistent")
                 yield of, Placeholders(study.workload, Path(), cores, folder, parameters)
 
@@ -167,7 +146,7 @@ def _values(study: Study, data: Path | None) -> Iterator[tuple[str, Placeholders
 def _of_command(study: Study, role: Role, words: Sequence[str]) -> Iterator[tuple[Role, Path]]:
     here = study.workload.here.resolve()
     path = study.workload.run.environment.get("PATH")
-    found = _found(words[0], here, path) if words else None
+    found = _executable(words[0], here, path) if words else None
     if found is not None:
         yield role, found
         interpreter = interpreter_of(found)
@@ -187,13 +166,13 @@ def _libraries_behind(program: Path) -> list[Path]:
 
 
 @lru_cache(maxsize=64)
-def _libraries(program: Path, stamp: tuple[int, ...]) -> list[Path]:
-    """The same for the same file: the loader is asked once for all settings of a study."""
+def _libraries(program: Path, stamp: Stamp) -> list[Path]:
+    """Ask the loader once per file for all settings of a study; `stamp` is for the cache."""
     return libraries_of(program)
 
 
-def _found(program: str, here: Path, path: str | None) -> Path | None:
-    """The file of a program, searched for as the launcher does, which runs in the folder `here`."""
+def _executable(program: str, here: Path, path: str | None) -> Path | None:
+    """Find a program as the launcher does, which runs in the folder `here`."""
     if "/" in program:
         return here / program
     found = shutil.which(program, path=path)
@@ -217,7 +196,7 @@ def _is_script(path: Path) -> bool:
         return False
 
 
-def _allocator_files(study: Study) -> Iterator[tuple[str, Role, Path]]:
+def _allocator_files(study: Study) -> Iterator[NamedFile]:
     for each in study.allocators:
         name = (each.variant_of or each).name
         if each.library is not None:
@@ -227,7 +206,7 @@ def _allocator_files(study: Study) -> Iterator[tuple[str, Role, Path]]:
 
 
 def _measured(
-    of: str, role: Role, path: Path, known: dict[tuple[Path, tuple[int, ...]], MeasuredFile]
+    of: str, role: Role, path: Path, known: dict[tuple[Path, Stamp], MeasuredFile]
 ) -> MeasuredFile:
     stamp = _stamp(path)
     same = known.get((path, stamp))
@@ -235,8 +214,8 @@ def _measured(
     return MeasuredFile(of=of, role=role, path=path, sha256=checksum, stamp=stamp)
 
 
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What changes with a file; nothing for one that is not there."""
+def _stamp(path: Path) -> Stamp:
+    """Return what changes with a file; nothing for one that does not exist."""
     try:
         status = path.stat()
     except OSError:
@@ -257,8 +236,33 @@ def _checksum(path: Path, role: Role) -> str | None:
 # ---------------------------------------------------------------- differences
 
 
-def _differing_files(before: Sequence[MeasuredFile], now: Sequence[MeasuredFile]) -> Iterator[str]:
-    """Compare file by file. One that has moved is paired with its namesake of the same role."""
+def differences(before: Identity, now: Identity) -> list[str]:
+    """Return what has changed, each as a clause: "the program ./a has changed"."""
+    clauses = (
+        *_differing_files(before.files, now.files),
+        *_differing_settings(before.environment, now.environment, "{}"),
+        *_differing_settings(before.system, now.system, "the {}"),
+    )
+    return list(dict.fromkeys(clauses))  # Two programs may share a library.
+
+
+def sentences(clauses: Sequence[str], since: str) -> list[str]:
+    """Return sentences of what has changed `since` some trials, of the first few changes."""
+    more = len(clauses) - _MOST_TOLD
+    said = [f"{capitalised(each)} since {since}." for each in clauses[:_MOST_TOLD]]
+    return [*said, f"{more} more of what was measured differ, too."] if more > 0 else said
+
+
+def without_output(now: Identity, before: Identity) -> Identity:
+    """Return `now`, which does not differ from `before`, without the files that `before` left out
+    as the program's output."""
+    kept = {each.path for each in before.files}
+    files = [each for each in now.files if each.role not in _ARGUMENTS or each.path in kept]
+    return now.model_copy(update={"files": files})
+
+
+def _differing_files(before: Iterable[MeasuredFile], now: Iterable[MeasuredFile]) -> Iterator[str]:
+    """Compare file by file. A file that has moved is paired with its namesake of the same role."""
     left = {(each.of, each.path): each for each in now}
     unpaired = []
     for each in before:
@@ -280,13 +284,14 @@ def _differing_files(before: Sequence[MeasuredFile], now: Sequence[MeasuredFile]
 
 
 def _same(before: MeasuredFile, now: MeasuredFile) -> bool:
-    if before.sha256 is None or now.sha256 is None:
+    if before.sha256 is None or now.sha256 is None:  # Compare size and time of content.
         return before.stamp[1:3] == now.stamp[1:3] and before.sha256 == now.sha256
     return before.sha256 == now.sha256
 
 
 def _namesakes(before: MeasuredFile, now: MeasuredFile) -> bool:
-    """Libraries by their names, whatever folder; of the rest there is as a rule one of a kind."""
+    """Tell whether one file may have taken the other's place: a library of the same name in another
+    folder; a program or an allocator, of which there is as a rule one."""
     if (before.of, before.role) != (now.of, now.role):
         return False
     return before.path.name == now.path.name or before.role in ("program", "allocator")
@@ -304,7 +309,7 @@ def _named(file: MeasuredFile) -> str:
             return f"the {file.role} {file.path}"
 
 
-def _differing(before: dict[str, str], now: dict[str, str], subject: str) -> Iterator[str]:
+def _differing_settings(before: dict[str, str], now: dict[str, str], subject: str) -> Iterator[str]:
     for name in sorted({*before, *now}):
         old, new, named = before.get(name), now.get(name), subject.format(name)
         if old == new:
@@ -315,15 +320,3 @@ def _differing(before: dict[str, str], now: dict[str, str], subject: str) -> Ite
             yield f"{named}, which was {old!r}, has been unset"
         else:
             yield f"{named} has changed from {old!r} to {new!r}"
-
-
-_MOST_TOLD = 5
-
-
-def told(clauses: Iterable[str], since: str) -> list[str]:
-    """Return sentences of what has changed `since` some trials."""
-    every = list(clauses)
-    more = len(every) - _MOST_TOLD
-    shown = every[:_MOST_TOLD] if more > 0 else every
-    said = [f"{capitalised(each)} since {since}." for each in shown]
-    return [*said, f"{more} more of what was measured differ, too."] if more > 0 else said

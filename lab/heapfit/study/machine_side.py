@@ -3,10 +3,15 @@
 Arguments and results are JSON, so that a machine with another version of heapfit can still say so.
 A machine has its own copies of the allocators and of the workload: they are found here by name and
 must be the same as where the study was planned.
+
+Each trial runs in a process of its own, `python -m heapfit.study.machine_side`. The worker's own
+process has threads and timers that would take processor time from the sampling of a trial, and it
+cannot interrupt a thread of its own, whereas another process can be ended.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -16,6 +21,7 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache, partial
 from pathlib import Path
+from types import FrameType
 
 from pydantic import BaseModel
 
@@ -25,15 +31,15 @@ from heapfit.errors import HeapfitError
 from heapfit.host import machine
 from heapfit.records import InstalledAllocator, Machine, PlannedTrial, Study, Trial, Workload
 from heapfit.study.identity import Watch, identify
-from heapfit.study.one_trial import Answer, Request
 from heapfit.text import join_words
-from heapfit.trial import unavailable_metrics
+from heapfit.trial import run_trial, unavailable_metrics
 from heapfit.trial.cores import split_cores
 
 # The catalogue's name for the C library's own allocator, with which nothing is preloaded.
 _SYSTEM = "glibc"
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PR_SET_PDEATHSIG = 1
 
 # For `stop`: the processes that run trials now, and how often it was called, for a trial that is
 # just being started.
@@ -43,12 +49,30 @@ _lock = threading.Lock()
 
 
 class Inspection(BaseModel):
-    """What a machine says of itself before anything runs on it."""
+    """A machine's report before anything runs on it."""
 
     machine: Machine
     boot: str
     problems: list[str]
     notes: list[str]
+
+
+class _Request(BaseModel):
+    """A trial to run. The study is as this machine has it, without its plan."""
+
+    study: Study
+    planned: PlannedTrial
+    reference: Trial | None
+    data: Path | None
+    workspace: Path
+    parent: int
+
+
+class _Answer(BaseModel):
+    """A trial that was run, or why there is none."""
+
+    trial: Trial | None = None
+    error: str | None = None
 
 
 def version() -> str:
@@ -80,7 +104,7 @@ def run(study: str, planned: str, reference: str | None) -> str:
     """Run a trial here and return it. Raises HeapfitError when this machine cannot do its work."""
     stops_before = _stops
     local, data = _local(study)
-    request = Request(
+    request = _Request(
         study=local,
         planned=PlannedTrial.model_validate_json(planned),
         reference=Trial.model_validate_json(reference) if reference else None,
@@ -88,7 +112,7 @@ def run(study: str, planned: str, reference: str | None) -> str:
         workspace=_workspace(),
         parent=os.getpid(),
     )
-    answer = Answer.model_validate_json(_answer(request.model_dump_json(), stops_before))
+    answer = _Answer.model_validate_json(_answer(request.model_dump_json(), stops_before))
     if answer.trial is None:
         raise HeapfitError(answer.error or "a trial gave no answer")
     if changed := _watch(study).changed():
@@ -110,7 +134,7 @@ def stop() -> None:
 
 
 def _answer(request: str, stops_before: int) -> str:
-    command = [sys.executable, "-m", "heapfit.study.one_trial"]
+    command = [sys.executable, "-m", "heapfit.study.machine_side"]
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -134,9 +158,33 @@ def _answer(request: str, stops_before: int) -> str:
     return answer
 
 
+def _answer_request() -> None:
+    """Run the trial that standard input asks for, and print the answer."""
+    signal.signal(signal.SIGTERM, _end)
+    request = _Request.model_validate_json(sys.stdin.read())
+    # End when the worker does: nobody would take the answer.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != request.parent:  # It died before the line above could take effect.
+        sys.exit(1)
+    try:
+        trial = run_trial(
+            request.study, request.planned, request.workspace, request.reference, request.data
+        )
+    except HeapfitError as error:
+        answer = _Answer(error=str(error))
+    else:
+        answer = _Answer(trial=trial)
+    sys.stdout.write(answer.model_dump_json())
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End, and on the way out the program that runs."""
+    sys.exit(128 + number)
+
+
 @lru_cache(maxsize=1)
 def _workspace() -> Path:
-    """Return this worker's folder for trials; the worker's end is the end of what is in it."""
+    """Return this worker's folder for trials, for as long as the worker runs."""
     return Path(tempfile.mkdtemp(prefix="heapfit-trials-"))
 
 
@@ -152,7 +200,7 @@ def _local(study: str) -> tuple[Study, Path | None]:
 
 @lru_cache(maxsize=64)
 def _watch(study: str) -> Watch:
-    """Return what watches the files that the study measures on this machine."""
+    """Return the watch on the files that the study measures on this machine."""
     return Watch(identify(*_local(study)), is_new=True)
 
 
@@ -203,7 +251,7 @@ def _check_metrics(study: Study) -> None:
 
 
 def _notes() -> list[str]:
-    """Return what of the worker spoils measurements."""
+    """Return notes about settings of the worker that disturb measurements."""
     try:
         import dask
     except ImportError:  # Called without a worker.
@@ -280,4 +328,8 @@ def _same_content(found: InstalledAllocator, wanted: InstalledAllocator) -> Inst
 
 
 def _say_nothing(line: str) -> None:
-    """There is nobody on this machine to tell."""
+    """Nobody reads messages on this machine."""
+
+
+if __name__ == "__main__":
+    _answer_request()

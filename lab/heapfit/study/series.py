@@ -1,9 +1,9 @@
-"""A study of many parts (workloads, probes, experiments): its plan, its folder, and its course.
+"""A study of many parts (workloads, probes, experiments): its folder, and its course.
 
 A series is one `Study` for each part, run one after the other under the same allocators. Its folder
 holds `series.json`, and each study in a folder of the workload's or the experiment's name. So
-everything that holds for one study (what is measured is safe, the same command goes on, another
-study is refused) holds for each of them. What fails does not stop the rest.
+everything that holds for one study (what is measured is safe, the same command continues, another
+study is refused) holds for each of them. A part that fails does not stop the rest.
 """
 
 from __future__ import annotations
@@ -13,160 +13,24 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 from pydantic import ValidationError
 
-import heapfit
-from heapfit.errors import FolderBusy, HeapfitError, StudyStopped, UsageError, unknown
+from heapfit.errors import FolderBusy, HeapfitError, StudyStopped, UsageError
 from heapfit.files import write_durably
-from heapfit.records import (
-    PRIMARY,
-    InstalledAllocator,
-    PlannedTrial,
-    Series,
-    Study,
-    StudyDefinition,
-    Trial,
-    Workload,
-)
+from heapfit.records import PlannedTrial, Series, Study, Trial
 from heapfit.study.execute import Progress, execute
-from heapfit.study.experiments import ChosenExperiment, left_out, plan_experiment
-from heapfit.study.factors import remarks
-from heapfit.study.journal import (
-    STUDY_FILE,
-    cannot_write,
-    check_takes,
-    load,
-    lock,
-)
-from heapfit.study.plan import default_cores, plan
+from heapfit.study.journal import STUDY_FILE, cannot_write, load, lock
+from heapfit.study.series_plan import SeriesPlan
 from heapfit.study.stopping import RemainingTime
-from heapfit.trial import METRIC_NAMES, find_metric
 
 SERIES_FILE = "series.json"
 PROBLEMS_FILE = "problems.json"
 
 # Runs the missing trials of a study in its folder; see `execute`.
 Run = Callable[[Study, Path, Progress, Path | None], None]
-
-
-@dataclass(frozen=True)
-class SeriesPlan:
-    """What to run: the studies in their order, and the record that goes into the folder.
-
-    `notes` say what of the study's file this machine cannot give."""
-
-    series: Series
-    studies: list[Study]
-    notes: list[str]
-
-    def with_studies(self, studies: list[Study]) -> SeriesPlan:
-        """Return this plan for the machine that `studies`, the same otherwise, are to run on."""
-        series = self.series.model_copy(update={"machine": studies[0].machine})
-        return replace(self, series=series, studies=studies)
-
-    def done_in(self, folder: Path) -> dict[str, list[Trial]]:
-        """Return the trials that `folder` already has, by part; UsageError if it holds another
-        study. Changes nothing on disk."""
-        return {study.name: check_takes(folder / study.name, study) for study in self.studies}
-
-
-def plan_series(
-    definition: StudyDefinition,
-    workloads: Sequence[Workload],
-    probes: Sequence[Workload],
-    experiments: Sequence[ChosenExperiment],
-    allocators: Sequence[InstalledAllocator],
-    *,
-    cores: int | None,
-    seed: int,
-    command: str,
-) -> SeriesPlan:
-    """Return the plan of `definition`, of these `workloads`, `probes` and `experiments` alone.
-
-    `cores` defaults to what suits each workload, or to an experiment's own levels. `command` is the
-    command line that repeats the study, up to the choice of parts. Raises `UsageError` for what
-    makes no sense, `HeapfitError` for a figure that this machine cannot give.
-    """
-    _check(definition, allocators)
-    wanted = [*_figure_metrics(definition), *definition.metrics]
-    studies = [
-        plan(
-            workload,
-            allocators,
-            baseline=definition.baseline,
-            cores=[cores or default_cores(workload)],
-            replicates=definition.probe_replicates if is_probe else definition.replicates,
-            warmups=0 if is_probe else definition.warmups,
-            seed=seed,
-            reproduce=f"{command} --workloads {workload.name}",
-            measured=wanted,
-        )
-        for is_probe, those in ((False, workloads), (True, probes))
-        for workload in those
-    ]
-    designed = [
-        plan_experiment(
-            chosen,
-            definition,
-            allocators,
-            cores=cores,
-            seed=seed,
-            reproduce=f"{command} --workloads {chosen.experiment.name}",
-        )
-        for chosen in experiments
-    ]
-    studies += designed
-    _refuse_same_names(studies)
-    series = Series(
-        heapfit_version=heapfit.__version__,
-        created=datetime.now(UTC),
-        definition=definition,
-        workloads=[workload.name for workload in workloads],
-        probes=[probe.name for probe in probes],
-        experiments=[chosen.experiment.name for chosen in experiments],
-        allocators=list(allocators),
-        machine=studies[0].machine,
-        command=command,
-    )
-    pairs = zip(experiments, designed, strict=True)
-    notes = [
-        f"{study.name}: {note}"
-        for chosen, study in pairs
-        for note in (*left_out(chosen, study), *remarks(study))
-    ]
-    return SeriesPlan(series, studies, notes)
-
-
-def _refuse_same_names(studies: Sequence[Study]) -> None:
-    """Each part has a folder of its name."""
-    names = [study.name for study in studies]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"two parts of the study are called {twice!r}")
-
-
-def _check(definition: StudyDefinition, allocators: Sequence[InstalledAllocator]) -> None:
-    if all(allocator.name == definition.subject for allocator in allocators):
-        raise UsageError(f"{definition.subject} alone has no peers; name another allocator too")
-    for name in _figure_metrics(definition):
-        find_metric(name)  # An error where there is none, or not on this machine.
-    for name in definition.metrics:
-        if name not in METRIC_NAMES:
-            raise unknown("metric", name, METRIC_NAMES)
-
-
-def _figure_metrics(definition: StudyDefinition) -> list[str]:
-    """The metrics of figures of the workloads, but for each workload's own."""
-    return [
-        figure.metric
-        for figure in definition.figures
-        if figure.metric != PRIMARY and not figure.experiments
-    ]
 
 
 def command_line(series: Series) -> str:
@@ -216,6 +80,29 @@ def save_series(series: Series, folder: Path) -> Series:
     return merged
 
 
+def _merged(series: Series, earlier: Series) -> Series:
+    """Return `series` with the parts and allocators of `earlier`, in the definition's order."""
+    definition = series.definition
+    experiments = [each.name for each in definition.experiments]
+    allocators = {each.name: each for each in (*earlier.allocators, *series.allocators)}
+    return series.model_copy(
+        update={
+            "created": earlier.created,
+            "allocators": list(allocators.values()),
+            "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
+            "probes": _in_order(definition.probes, series.probes, earlier.probes),
+            "experiments": _in_order(experiments, series.experiments, earlier.experiments),
+        }
+    )
+
+
+def _in_order(order: list[str], *several: list[str]) -> list[str]:
+    """Return the names in any of the lists, those of `order` first and in that order."""
+    together = dict.fromkeys(name for names in several for name in names)
+    place = {name: at for at, name in enumerate(order)}
+    return sorted(together, key=lambda name: place.get(name, len(place)))
+
+
 def load_problems(folder: Path) -> dict[str, str]:
     """Return why parts could not be measured, by name."""
     try:
@@ -257,40 +144,14 @@ def running_in(folder: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _merged(series: Series, earlier: Series) -> Series:
-    definition = series.definition
-    experiments = [each.name for each in definition.experiments]
-    return series.model_copy(
-        update={
-            "created": earlier.created,
-            "allocators": _together(earlier.allocators, series.allocators),
-            "workloads": _in_order(definition.workloads, series.workloads, earlier.workloads),
-            "probes": _in_order(definition.probes, series.probes, earlier.probes),
-            "experiments": _in_order(experiments, series.experiments, earlier.experiments),
-        }
-    )
-
-
-def _together(*several: Sequence[InstalledAllocator]) -> list[InstalledAllocator]:
-    """Return all that any part compares: each may compare others."""
-    return list({each.name: each for those in several for each in those}.values())
-
-
-def _in_order(order: list[str], *several: list[str]) -> list[str]:
-    """Return the names in any of the lists, those of `order` first and in that order."""
-    together = list(dict.fromkeys(name for names in several for name in names))
-    place = {name: at for at, name in enumerate(order)}
-    return sorted(together, key=lambda name: place.get(name, len(place)))
-
-
 # ------------------------------------------------------------------- running
 
 
 class SeriesProgress(Progress):
-    """Told about the course of a series. The time left is that of the whole series."""
+    """Receives the events of a series' execution. The time left is that of the whole series."""
 
     def abandoned(self, study: Study, undone: int, problem: str) -> None:
-        """The part that `study` is cannot be measured; `undone` of its trials will not run."""
+        """The part `study` cannot be measured; `undone` of its trials will not run."""
 
 
 def execute_series(
@@ -335,7 +196,7 @@ def execute_series(
 
 
 class _Clock:
-    """Estimates the time left of all studies, those that have not begun included."""
+    """Estimates the time left of all studies, including those that have not begun."""
 
     def __init__(self, studies: Sequence[Study], done: Mapping[str, list[Trial]]) -> None:
         self.missing = {study.name: _missing(study, done[study.name]) for study in studies}
@@ -343,7 +204,7 @@ class _Clock:
         self._durations: list[float] = []
 
     def begin(self, study: Study, done: Sequence[Trial]) -> None:
-        """Count anew what is missing: trials of what has changed since are no longer there."""
+        """Count again what is missing: a study whose program has changed starts anew."""
         self.missing[study.name] = _missing(study, done)
 
     def ran(self, study: Study, planned: PlannedTrial, duration_s: float) -> None:
@@ -373,7 +234,7 @@ def _missing(study: Study, done: Sequence[Trial]) -> dict[int, PlannedTrial]:
 
 
 class _Display(Progress):
-    """Passes on the course of one study, with the time of those after it added."""
+    """Passes on the events of one study, and adds the time of the other studies."""
 
     def __init__(self, study: Study, series: SeriesProgress, clock: _Clock) -> None:
         self._study = study

@@ -2,14 +2,14 @@
 
 A stopping rule stands in place of a number of replicates. To reach a precision, the figures are
 looked at after `LOOKS` blocks, and the plan goes on to the next look until every interval that
-matters (`statistics.precision`) is narrow enough. What a look asks is how wide intervals are, never
+matters (`statistics.precision_of`) is narrow enough. A look asks how wide intervals are, never
 where they lie, so that it cannot wait for a difference to show. Widths scatter, and the study ends
 more readily where they are too narrow by chance: verdicts make up for that (`verdict.OF_STOPPING`).
 Looks lie so far apart that each has a quarter more blocks than the one before: more looks would
 save little and cost more of that.
 
-Within a time, a trial is not begun that could not end in it, as far as earlier ones foretell, nor
-any of a block that could not, but for the first.
+With a time limit, a trial does not begin if it would not end within the limit, judging by earlier
+ones; nor does a block, except the first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from heapfit.study.journal import Journal
 
 LOOKS = (8, 10, 13, 16, 20, 25, 32, 40, 50, 63, 80, 100)
-# The verdict's fewest: what a study plans at first that runs until time is up.
+# As many blocks as a verdict needs: what a study that runs until time is up plans at first.
 _FEWEST = 3
 
 
@@ -46,7 +46,7 @@ def first_replicates(rule: StoppingRule) -> int:
 
 Cell = tuple[str, Setting]
 
-# A median of more tells no more, and of thousands would take longer than a short trial.
+# The median of more durations is no better, and of thousands would take longer than a short trial.
 _LATEST = 51
 
 
@@ -55,15 +55,15 @@ def cell_of(planned: PlannedTrial) -> Cell:
     return planned.allocator, planned.setting
 
 
-# A machine may stand still for once; what has hung twice, and never ended, would cost the study a
-# time-out in every block.
+# One time-out may be the machine's fault. A cell that has timed out twice, and never ended, would
+# cost the study a time-out in every block.
 MOST_TIMEOUTS = 2
 
 
 def never_finish(study: Study, trials: Iterable[Trial]) -> set[Cell]:
-    """Return the cells of which no trial has ended and as many ran into the time-out.
+    """Return the cells of which no trial has ended and `MOST_TIMEOUTS` ran into the time-out.
 
-    Never one that others' output is judged by: without that a study ends.
+    Cells of a reference are not among them: the study ends without these.
     """
     timeouts = Counter(cell_of(t.planned) for t in trials if t.status is TrialStatus.TIMEOUT)
     ended = {cell_of(t.planned) for t in trials if t.status is not TrialStatus.TIMEOUT}
@@ -81,11 +81,11 @@ class RemainingTime:
         """Start from an earlier run's trials."""
         self._durations: dict[Cell, deque[float]] = defaultdict(lambda: deque(maxlen=_LATEST))
         for trial in finished:
-            if trial.duration_s is not None:
-                self.add(trial.planned, trial.duration_s)
+            self.add(trial)
 
-    def add(self, planned: PlannedTrial, duration_s: float) -> None:
-        self._durations[cell_of(planned)].append(duration_s)
+    def add(self, trial: Trial) -> None:
+        if trial.duration_s is not None:
+            self._durations[cell_of(trial.planned)].append(trial.duration_s)
 
     def of(self, remaining: Iterable[PlannedTrial]) -> float | None:
         """Return the seconds that `remaining` will take, or None while there is nothing to go by.
@@ -101,20 +101,22 @@ class RemainingTime:
 
 
 class Stopping:
-    """How far the plan of a journal's study goes. Without a rule it goes as far as it does."""
+    """Decides when a journal's study has enough trials: at the end of its plan unless it has a
+    rule."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self.times = RemainingTime(journal.trials)  # to be told of the trials to come
+        self._times = RemainingTime()
         self._rule = journal.study.rule or StoppingRule()
         self.precision: Precision | None = None  # at the last look
         self._spent_s: dict[str | None, float] = defaultdict(float)  # by the trials of each machine
-        self._begun: set[int] = set()  # the blocks of which a trial counts
+        self._begun: set[int] = set()  # the blocks that have a trial which is no warm-up
         for trial in journal.trials:
             self.add(trial)
 
     def add(self, trial: Trial) -> None:
         """Count a trial that is in the journal."""
+        self._times.add(trial)
         self._spent_s[trial.machine] += trial.duration_s or 0.0
         if not trial.planned.warmup:
             self._begun.add(trial.planned.block)
@@ -128,7 +130,7 @@ class Stopping:
         whole = bool(self._begun) and first.block not in self._begun and not first.warmup
         block = takewhile(lambda planned: planned.block == first.block, missing)
         next_up = list(block) if whole else [first]
-        return self._spent(machine) + (self.times.of(next_up) or 0.0) > limit_s
+        return self._spent(machine) + (self._times.of(next_up) or 0.0) > limit_s
 
     def goes_on(self) -> bool:
         """Extend the plan, all of which has run, unless the study has enough."""
@@ -146,14 +148,14 @@ class Stopping:
         limit_s = self._rule.max_time_s
         in_time_s = inf if limit_s is None else max(0.0, limit_s - self._spent())
         if limit_s is not None and self._rule.precision is None:
-            return in_time_s  # what is planned fills it, as far as is known
-        left_s = self.times.of(missing)
+            return in_time_s  # more will be planned until it is full
+        left_s = self._times.of(missing)
         if left_s is None:
             return None
         return min((left_s + self._unplanned_s()) / machines, in_time_s)
 
     def _next(self, replicates: int) -> int | None:
-        """Return to how many replicates the plan goes on; None: no further."""
+        """Return the number of replicates to extend the plan to; None where it is not extended."""
         if self._rule.precision is None:
             return replicates + self._that_fit()
         if replicates in LOOKS and self._is_narrow(self._rule.precision):
@@ -162,22 +164,21 @@ class Stopping:
 
     def _is_narrow(self, wanted: float) -> bool:
         # SciPy takes a while to load, which is not wanted before the first trial.
-        from heapfit.statistics import read
-        from heapfit.statistics.precision import precision_of
+        from heapfit.statistics import precision_of, read
 
         self.precision = precision_of(read(self._journal.study, self._journal.trials))
         return self.precision is None or self.precision.reached <= wanted
 
     def _that_fit(self) -> int:
-        """How many more blocks the time left has room for; 1 at least, which then does not begin
+        """Return how many more blocks the time left has room for; at least 1, which does not begin
         unless it fits."""
         limit_s = self._rule.max_time_s or 0.0
         block_s = self._block_s()
         return max(1, int((limit_s - self._spent()) / block_s)) if block_s else 1
 
     def _unplanned_s(self) -> float:
-        """How long the blocks will take that the precision needs beyond the plan, as far as the
-        last look foretells."""
+        """Return how long the blocks will take that the precision needs beyond the plan, as
+        estimated at the last look."""
         if self.precision is None or self._rule.precision is None:
             return 0.0
         planned = self._journal.study.replicates
@@ -187,10 +188,10 @@ class Stopping:
 
     def _block_s(self) -> float | None:
         last = self._journal.study.plan[-1].block
-        return self.times.of([p for p in self._journal.study.plan if p.block == last])
+        return self._times.of([p for p in self._journal.study.plan if p.block == last])
 
     def _spent(self, machine: str | None = None) -> float:
-        """What the trials have taken so far: on `machine`, or where that is most."""
+        """Return what the trials have taken so far: on `machine`, or on the slowest."""
         if machine is not None:
             return self._spent_s[machine]
         return max(self._spent_s.values(), default=0.0)

@@ -1,7 +1,7 @@
 """Run a program once under one allocator on given cores, and take its figures.
 
 `run.py` leads and `attempt.py` is one run of the program, which `launcher` and `launch.c` start and
-guarantee to end; `metrics.py` lists the metric sources; `verdict.py` judges.
+guarantee to end; `metrics.py` lists the metric sources; `outcome.py` judges.
 """
 
 from heapfit.trial.metrics import (

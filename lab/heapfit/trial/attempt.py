@@ -1,9 +1,9 @@
-"""One run of a trial's program under its allocator: start it, observe it, judge what it did.
+"""One run of a trial's program under its allocator: start it, observe it, judge the outcome.
 
-With a server, the allocator and the trial's cores are the server's; the client that drives it runs
-without, on the other cores where there are any. Wall time is then the client's, and resources are
-the server's from its start to its end on SIGTERM, nothing subtracted; memory is sampled while it
-serves.
+With a server, the server gets the allocator and the trial's cores; the client that drives it runs
+without the allocator, on the other cores where there are any. Wall time is then the client's, and
+resources are the server's from its start to its end on SIGTERM, nothing subtracted; memory is
+sampled while it serves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heapfit.host.program import why_not_preloadable
 from heapfit.records import InstalledAllocator, PlannedTrial, Study, TrialStatus
-from heapfit.trial import preload, verdict
+from heapfit.trial import outcome, preload
 from heapfit.trial.cores import lab_runs_on, split_cores
 from heapfit.trial.launcher import CouldNotStart, Ended, Running, find_launcher
 from heapfit.trial.observe import observe, ready_port, stop_server, wait_until_ready
@@ -24,7 +24,6 @@ from heapfit.trial.placeholders import Levels, Placeholders
 from heapfit.trial.preload import PreloadWatch
 from heapfit.trial.resources import Memory
 from heapfit.trial.source import Source
-from heapfit.trial.witness import why_not_served
 
 STDERR_TAIL_BYTES = 2048
 
@@ -41,31 +40,31 @@ class Attempt:
         planned: PlannedTrial,
         sources: Sequence[type[Source]],
         *,
-        timeout_s: float,
         folder: Path,
         data: Path | None,
+        timeout_s: float | None = None,
         witnessed: bool = False,
     ) -> None:
-        """Make ready in `folder`, which exists and is empty.
+        """Make ready in `folder`, which exists and is empty; the time-out defaults to the study's.
 
-        A run that is `witnessed` is slower; it tells which processes did the work, and whether the
-        allocator served them.
+        A run that is `witnessed` is slower; it records which processes did the work, and whether
+        the allocator served them.
         """
         self.workload = study.workload
         self.allocator = study.allocator(planned.allocator)
         self.is_reference = planned.allocator == study.reference_of(planned.allocator)
         self.launcher = find_launcher()
         self.folder = folder
-        self.timeout_s = timeout_s
+        self.timeout_s = study.timeout_s if timeout_s is None else timeout_s
         self.split = split_cores(planned.cores)
-        self.levels = Levels.of(study, planned)
+        self.levels = Levels.of(study, planned.allocator, planned.levels)
         scratch = folder / "scratch"
         scratch.mkdir()
         (folder / RECORDINGS).mkdir()
         self.placeholders = Placeholders(
             study.workload, scratch.resolve(), planned.cores, data, self.levels.parameters
         )
-        # A tool in between has a memory map of its own, and the run that is timed has told already.
+        # A tool in between has a memory map of its own, and the timed run has been watched already.
         is_watched = not any(source.own_run for source in sources)
         library = preload.watched_library(self.allocator) if is_watched else None
         program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
@@ -102,7 +101,7 @@ class Attempt:
             with lab_runs_on(self.split.others):
                 ended, used = self._run_server() if self.workload.server else self._run_program()
         except CouldNotStart as error:
-            raise verdict.Rejected(TrialStatus.FAILED, str(error)) from error
+            raise outcome.Rejected(TrialStatus.FAILED, str(error)) from error
         self.used = replace(used, status=ended.status, wall_s=ended.wall_s)
 
     def _run_program(self) -> tuple[Ended, Ended]:
@@ -137,7 +136,7 @@ class Attempt:
         here = self.workload.here.resolve()
         wrapper = allocator.wrapper if allocator else []
         words = self.placeholders.expand_all([*wrapper, *command])
-        # What the allocator is not in (a server's client) is nobody's concern.
+        # A program without the allocator (a server's client) is not observed.
         observers = self.sources if allocator else []
         for source in observers:
             words = source.wrap(words, self.folder)
@@ -165,41 +164,43 @@ class Attempt:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that the workload wants."""
+        """The variables that the workload sets."""
         wanted = self.workload.run.environment
         return {name: self.placeholders.expand(value) for name, value in wanted.items()}
 
     # ----------------------------------------------------------------- judge
 
     def judge(self) -> dict[str, float]:
-        """Check the ended program and return all figures; raise `Rejected` where it is wrong.
+        """Check the ended program and return all figures; raise `Rejected` where a check fails.
 
-        Whether its output is the right one is left to be told by `digest`.
+        The caller compares its output with the reference's, by `digest`.
         """
         assert self.used is not None, "run() comes first"
         # First, since no failure of such a run is the allocator's.
-        if self.witness and self.library and (why := why_not_served(self.witness, self.library)):
-            raise preload.without_allocator(why)
+        if self.witness and self.library:
+            why = preload.why_not_served(self.witness, self.library)
+            if why is not None:
+                raise preload.without_allocator(why)
         check = self.workload.check
         load = Path(self.workload.run.command[0]).name if self.workload.server else None
-        verdict.check_exit(self.used.exit_code, check.exit_code, load)
+        outcome.check_exit(self.used.exit_code, check.exit_code, load)
         under_allocator = "server" if self.workload.server else "program"
         self.watch.check(self.folder / f"{under_allocator}.err")
-        printed = verdict.figures(self.workload, self.stdout)
+        printed = outcome.figures(self.workload, self.stdout)
         compared = [self.stdout] if check.stdout == "same" else []
-        self.digest = verdict.digest([*compared, *map(self._scratch_file, check.files)])
+        self.digest = outcome.digest([*compared, *map(self._scratch_file, check.files)])
         measured = [source.figures(self.used) for source in self.sources]
         return {name: figure for each in [*measured, printed] for name, figure in each.items()}
 
     @property
     def most_threads(self) -> int | None:
-        """Of one process at the same time, as far as was seen; None: nothing was."""
+        """The most threads that one process was seen to have at once; None: nothing was seen."""
         return next((each.most_threads for each in self.sources if isinstance(each, Memory)), None)
 
     def stderr_tail(self) -> str:
         """The last words of the program, and of the server if there is one."""
         files = [self.folder / "server.err", self.folder / "program.err"]
-        words = b"".join(verdict.tail(file, STDERR_TAIL_BYTES) for file in files)
+        words = b"".join(outcome.tail(file, STDERR_TAIL_BYTES) for file in files)
         return words.decode(errors="replace")
 
     def _scratch_file(self, name: str) -> Path:

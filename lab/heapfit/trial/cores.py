@@ -1,4 +1,4 @@
-"""Which processors a trial's program runs on, and where everybody else keeps out of its way."""
+"""Which processors a trial's program runs on, and which are left to everything else."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def allowed_cpus() -> list[int]:
 
 @dataclass(frozen=True)
 class CoreSplit:
-    """The program gets `program`; the lab, and the client of a server, get `others`."""
+    """The processors of the program, and those of the lab and of a server's client."""
 
     program: list[int]
     others: list[int]
 
 
 def split_cores(cores: int) -> CoreSplit:
-    """Give the program the first `cores` allowed processors and everybody else the rest.
+    """Give the program the first `cores` allowed processors, and everything else the rest.
 
     Where the program takes all of them, the others share them with it.
     """
@@ -39,7 +39,7 @@ def split_cores(cores: int) -> CoreSplit:
     return CoreSplit(program=allowed[:cores], others=allowed[cores:] or allowed)
 
 
-# Set to 1, a study takes the first processors although another one has them.
+# If set to 1, a study takes the first processors even if another study has them.
 SHARE_VARIABLE = "HEAPFIT_SHARE_CORES"
 
 
@@ -47,9 +47,9 @@ SHARE_VARIABLE = "HEAPFIT_SHARE_CORES"
 def own_cores(cores: int) -> Iterator[list[int]]:
     """Give the calling thread's trials processors that no other study on this machine has.
 
-    A study holds each of its processors by the address of a socket, which the kernel gives to one
-    process of the machine (in containers: of a network) and takes back when that ends. Yields the
-    processors that it shares with other studies, where there are too few for all.
+    A study reserves each of its processors by the address of a socket, which the kernel gives to
+    only one process of the machine (in containers: of a network) and frees when that ends. Yields
+    the processors that the study shares with others, where there are too few for all.
     """
     allowed = allowed_cpus()
     held = [] if os.environ.get(SHARE_VARIABLE) == "1" else list(map(_held, allowed))
@@ -61,7 +61,7 @@ def own_cores(cores: int) -> Iterator[list[int]]:
                 kept.enter_context(its)
             elif its:
                 its.close()
-        # The first processors that may be used are a program's.
+        # A program gets the first of the allowed processors.
         if held and own != allowed[:cores]:
             kept.enter_context(lab_runs_on([cpu for cpu in allowed if cpu in free]))
         yield [cpu for cpu in own if held and cpu not in free]
@@ -71,7 +71,7 @@ _ADDRESS = "\0heapfit/processor/"
 
 
 def _held(cpu: int) -> socket.socket | None:
-    """Take a processor until the socket is closed; None: another study has it."""
+    """Reserve a processor until the socket is closed; None: another study has it."""
     taken = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     try:
         taken.bind(f"{_ADDRESS}{cpu}")
@@ -83,7 +83,7 @@ def _held(cpu: int) -> socket.socket | None:
 
 @contextmanager
 def lab_runs_on(cpus: list[int]) -> Iterator[None]:
-    """Keep the calling thread on `cpus` meanwhile: sampling is not to disturb the program."""
+    """Keep the calling thread on `cpus` meanwhile, so that it does not disturb the program."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cpus)
     try:

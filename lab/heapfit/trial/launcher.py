@@ -82,7 +82,7 @@ class Running:
         attach: Callable[[int], None] | None = None,
         witness: Path | None = None,
     ) -> None:
-        """Start `command`; `environment` is everybody's, `changes` only the program's.
+        """Start `command`; `environment` is the launcher's, with `changes` the program's.
 
         The launcher traces the tree and writes what every process ran into the file `witness`.
         `attach` is called with the launcher's process id before that starts the program.
@@ -159,7 +159,7 @@ class Running:
         return self._ended
 
     def signal(self, number: signal.Signals, process: int | None = None) -> None:
-        """Send a signal to the program itself, or a `process` of its, if the program still runs."""
+        """Send a signal to the program, or to one `process` of it, if the program still runs."""
         if self.wait(0.0) is None:
             with contextlib.suppress(ProcessLookupError):  # it may end at this very moment
                 os.kill(process or self.pid, number)

@@ -1,10 +1,10 @@
-"""Watch a running program until it ends, feeding the metric sources at a bounded cost; and a server
-under test: wait until it accepts, and stop it as an administrator would.
+"""Watch a running program until it ends, and sample the metric sources at a bounded cost. For a
+server under test: wait until it accepts, and stop it as an administrator would.
 
 There is no sampling thread: the wait for the launcher's report is cut into periods, and the sources
-are asked in between. Each source's period follows from what its last look cost, so that a tree of a
-hundred processes is looked at less often than a single one, and a dear source does not make a cheap
-one rare.
+are sampled in between. Each source's period follows from the cost of its last sample, so that a
+tree of a hundred processes is sampled less often than a single one, and an expensive source does
+not make a cheap one rare.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from heapfit.errors import UsageError
 from heapfit.records import TrialStatus
 from heapfit.trial.launcher import Ended, Running
+from heapfit.trial.outcome import Rejected, how_it_ended
 from heapfit.trial.source import Source
-from heapfit.trial.verdict import Rejected, how_it_ended
 
 # Share of one processor's time that a source may take. The lab promises to stay under 0.5 % of a
 # trial's wall time; the rest of that budget is for starting and reaping.
@@ -36,7 +36,7 @@ _STOPPED = (0, -signal.SIGTERM)
 def observe(
     running: Running, sources: Sequence[Source], timeout_s: float, server: Running | None = None
 ) -> Ended:
-    """Return how `running` ended. With a `server`, the sources look at that instead.
+    """Return how `running` ended. With a `server`, the sources observe that instead.
 
     Raises `Rejected` if it still runs when its time is over, or if the server ends first. Ends no
     process: its caller does.
@@ -63,7 +63,7 @@ def observe(
 
 
 class _Sampling:
-    """When a source is asked next."""
+    """When a source is sampled next."""
 
     def __init__(self, source: Source) -> None:
         self._source = source

@@ -56,9 +56,9 @@ class Recordings(Source):
 class PoolExplanations(Source):
     """What libheapfit-pools.so says of its own work when a process ends (`heapfit.pools`).
 
-    That takes a moment, so a run of its own is made for it. Under another library, or where the
+    Writing it takes a moment, so it gets a run of its own. Under another library, or where the
     process does not end in order, there is none, and the figures are missing. Of several processes
-    that with the most objects counts.
+    the one with the most objects counts.
     """
 
     metrics = (

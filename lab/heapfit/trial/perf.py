@@ -16,7 +16,7 @@ import errno
 import os
 import platform
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,10 +82,10 @@ def tracepoint(name: str) -> Event:
     for folder in _TRACEFS:
         path = folder / "events" / name.replace(":", "/") / "id"
         try:
-            return Event(TRACEPOINT, parse_tracepoint_id(path.read_text()), in_kernel=True)
+            return Event(TRACEPOINT, int(path.read_text()), in_kernel=True)
         except PermissionError as error:
             raise Unavailable(f"needs root: {folder} is not ours to read") from error
-        except OSError:
+        except (OSError, ValueError):
             continue
     if any((folder / "events").is_dir() for folder in _TRACEFS):
         raise Unavailable(f"this kernel has no tracepoint {name}")
@@ -93,17 +93,6 @@ def tracepoint(name: str) -> Event:
         f"tracefs is not mounted (as root: mount -t tracefs tracefs {_TRACEFS[0]}), "
         "or the kernel has none"
     )
-
-
-def parse_tracepoint_id(text: str) -> int:
-    """Return the number in a tracepoint's `id` file.
-
-    >>> parse_tracepoint_id("650\\n")
-    650
-    """
-    if not text.strip().isdecimal():
-        raise Unavailable(f"tracefs gives {text.strip()!r} as the number of a tracepoint")
-    return int(text)
 
 
 def attribute(event: Event) -> bytes:
@@ -137,16 +126,6 @@ class Counter:
 
     def close(self) -> None:
         os.close(self._fd)
-
-
-def refusal(events: Iterable[Event]) -> str | None:
-    """Try to count each of `events`; return why the first that cannot be counted cannot."""
-    try:
-        for event in events:
-            Counter(event, _THIS_PROCESS).close()
-    except Unavailable as refused:
-        return str(refused)
-    return None
 
 
 def _open(event: Event, process: int) -> int:
@@ -190,9 +169,11 @@ class PerfSource(Source):
     @classmethod
     def unavailable(cls) -> str | None:
         try:
-            return refusal(cls.events().values())
+            for event in cls.events().values():
+                Counter(event, _THIS_PROCESS).close()
         except Unavailable as reason:
             return str(reason)
+        return None
 
     def attach(self, launcher: int) -> None:
         try:

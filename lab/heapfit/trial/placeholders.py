@@ -1,7 +1,7 @@
-"""What a trial's levels come to for its program, and the texts of a workload that they stand in.
+"""A trial's parameters, options and variables, and the placeholders of a workload's texts.
 
-`{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters are expanded. Only these names
-are touched: other braces belong to the command (awk, JSON, shell) and stay.
+`{data}`, `{here}`, `{scratch}`, `{port}`, `{cores}` and parameters are expanded. Other braces
+belong to the command (awk, JSON, shell) and stay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from heapfit.errors import UsageError
-from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, PlannedTrial, Study, Workload
+from heapfit.records import ENVIRONMENT_PREFIX, OPTION_PREFIX, Study, Workload
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,8 @@ class Levels:
     """The parameters, options of heapfit's and variables of one trial.
 
     A study sets some names and varies others, and a variant of an allocator sets some for its own
-    trials; a name that is mentioned in none of these ways has the workload's own default. The names
-    are those of `records.Factor`. No name is both varied and set by a variant: the plan sees to
-    that.
+    trials; any other name has the workload's own default. The names are those of `records.Factor`.
+    The plan refuses a name that is both varied and set by a variant.
     """
 
     parameters: dict[str, str] = field(default_factory=dict)
@@ -32,10 +31,10 @@ class Levels:
     environment: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, study: Study, planned: PlannedTrial) -> Levels:
-        """Return the values of the trial `planned` of `study`."""
-        own = study.allocator(planned.allocator).parameters
-        values = {**study.workload.parameters, **study.parameters, **own, **planned.levels}
+    def of(cls, study: Study, allocator: str, levels: Mapping[str, str]) -> Levels:
+        """Return the values of the trials of `allocator` at these levels of the study's factors."""
+        own = study.allocator(allocator).parameters
+        values = {**study.workload.parameters, **study.parameters, **own, **levels}
         return cls(
             parameters={name: values[name] for name in study.workload.parameters},
             options=_prefixed(values, OPTION_PREFIX),

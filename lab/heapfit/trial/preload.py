@@ -1,33 +1,44 @@
 """Put an allocator into a program, and notice when it did not get there.
 
-A preloaded library is silently ignored by a statically linked or setuid program, and with a mere
-warning when the loader cannot use it. The program then runs on under the system's allocator, and
-its figures would be published under another name. So the library must be seen in the program's
-memory map, or at least not be missing from it for long. That is looked at in every run; whether the
-processes that do the work also call it, one run of each treatment tells (`trial.witness`).
+The dynamic loader silently ignores a preload for a statically linked or setuid program, and only
+warns when it cannot use the library. The program then runs on under the system's allocator, and its
+figures would be published under another name. There are two checks:
+
+- In every run, `PreloadWatch` looks for the library in the memory maps of the program's processes.
+- That says little of the processes that do the work: `sh -c ./static-program` has the library in
+  `sh`, and a program with a malloc of its own maps it and never calls it. So in one run of each
+  treatment that is not timed, `heapfit-launch` traces the program and writes down what every
+  process ran, how much processor time it used, and what it had loaded when it ended (`launch.c`
+  explains the format). `why_not_served` reads that.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from heapfit import options
+from heapfit.host.elf import has_malloc
+from heapfit.host.program import why_not_replaced
 from heapfit.record import options as record
 from heapfit.records import InstalledAllocator, TrialStatus
+from heapfit.text import percent
+from heapfit.trial.outcome import WITHOUT_ALLOCATOR, Rejected, head
 from heapfit.trial.placeholders import Levels
 from heapfit.trial.source import Source
 from heapfit.trial.tree import ProcessTree
-from heapfit.trial.verdict import WITHOUT_ALLOCATOR, Rejected, head
 
 VARIABLE = "LD_PRELOAD"
 _FILLER = "HEAPFIT_FILLER"
 _SIZES_STEP = 4096
 _POINTER = 8
 
-# What the recorder writes in a trial's folder for it; of a child, with its number behind.
+# The recorder's file in a trial's folder; that of a child process has a number behind.
 RECORDING = "trace.hft"
 
 # A program that was looked at this often, with this long between the first and the last look, and
@@ -43,9 +54,15 @@ _LOADER_COMPLAINT = re.compile(
     rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
 )
 
-
-# What the library of heapfit is called, a variant or a build of the user's own included.
+# How the file name of heapfit's library begins, that of a variant or of the user's own build too.
 _OWN_LIBRARY_PREFIX = "libheapfit"
+
+# A run in which more of the processor time than this went to programs without the allocator does
+# not measure it.
+_MOST_UNSERVED = 0.5
+
+
+# ----------------------------------------------------------------- environment
 
 
 def takes_options(allocator: InstalledAllocator) -> bool:
@@ -59,12 +76,12 @@ def environment_changes(
     levels: Levels | None = None,
     recordings: Path | None = None,
 ) -> dict[str, str]:
-    """Return the variables that the program gets: the `wanted` ones, the allocator's and `levels`'.
+    """Return the variables to set for the program: the `wanted` ones, the allocator's, and those of
+    `levels`, which take precedence.
 
-    Without an allocator (a server's client) there is none of the allocator's. A level goes before
-    all else, since a study that varies a variable must have its way. A preload that the workload or
-    a level asks for stays, behind the allocator. A variant that is recorded has the recorder before
-    all of them, which writes to the folder `recordings`.
+    Without an allocator (a server's client) there is none of the allocator's. A preload that the
+    workload or a level asks for stays, behind the allocator. A variant that is recorded has the
+    recorder before all of them, which writes to the folder `recordings`.
     """
     levels = levels or Levels()
     own = allocator.environment if allocator else {}
@@ -90,16 +107,26 @@ def of_one_size(changes: Mapping[str, str]) -> dict[str, str]:
     """Return the changes with a variable that fills them up to a multiple of 4 KiB.
 
     The environment lies at the far end of the stack, so its size decides how everything below is
-    aligned, which alone changes times by per cents (Mytkowicz et al., ASPLOS 2009). An allocator's
-    path must not be what does that.
+    aligned, which alone changes times by per cents (Mytkowicz et al., ASPLOS 2009). The length of
+    an allocator's path must not do that.
     """
-    size = sum(_size_of(*each) for each in [*changes.items(), (_FILLER, "")])
+    # A variable takes its text with a zero byte on the stack, and a pointer to it.
+    size = sum(
+        len(os.fsencode(f"{name}={value}")) + 1 + _POINTER
+        for name, value in [*changes.items(), (_FILLER, "")]
+    )
     return {**changes, _FILLER: "=" * (-size % _SIZES_STEP)}
 
 
-def _size_of(name: str, value: str) -> int:
-    """Bytes that a variable takes on the stack: its text and the pointer to it."""
-    return len(os.fsencode(f"{name}={value}")) + 1 + _POINTER
+def clean_environment(levels: Levels | None = None) -> dict[str, str]:
+    """Return the lab's environment without a preload, which would be in every trial's program, and
+    without the variables that `levels` leave unset."""
+    without = {VARIABLE, *_unset(levels or Levels())}
+    return {name: value for name, value in os.environ.items() if name not in without}
+
+
+def _unset(levels: Levels) -> list[str]:
+    return [name for name, value in levels.environment.items() if not value]
 
 
 def _recorder(allocator: InstalledAllocator) -> Path | None:
@@ -114,27 +141,19 @@ def watched_library(allocator: InstalledAllocator) -> Path | None:
     return _recorder(allocator) or allocator.library
 
 
-def clean_environment(levels: Levels | None = None) -> dict[str, str]:
-    """Return the lab's environment without a preload, which would be in every trial's program, and
-    without the variables that `levels` leave unset."""
-    without = {VARIABLE, *_unset(levels or Levels())}
-    return {name: value for name, value in os.environ.items() if name not in without}
-
-
-def _unset(levels: Levels) -> list[str]:
-    return [name for name, value in levels.environment.items() if not value]
-
-
 def without_allocator(why: str) -> Rejected:
     """Return the rejection of a run that measured another malloc than it was to."""
     return Rejected(TrialStatus.FAILED, f"{WITHOUT_ALLOCATOR}: {why}")
 
 
+# ----------------------------------------------- is the library in the program?
+
+
 class PreloadWatch(Source):
     """Looks for the allocator's library in the program's tree until it has been seen once.
 
-    Of a program that cannot be preloaded (by what its file is) only another one that it starts may
-    have the library: if it was not seen, it was not there, however short the run.
+    If the program's own file cannot be preloaded, only another program that it starts may have the
+    library. If that was never seen, it was not there, however short the run.
     """
 
     def __init__(self, library: Path | None, *, obstacle: str | None = None) -> None:
@@ -149,7 +168,7 @@ class PreloadWatch(Source):
 
     @property
     def missing(self) -> bool:
-        """Whether the library was not in the program, so far as the looks can tell."""
+        """Whether the library was not in the program, as far as the looks can tell."""
         if self.obstacle:
             return not self._seen
         looked_s = self._last_look_s - self._first_look_s
@@ -158,7 +177,7 @@ class PreloadWatch(Source):
     def check(self, stderr: Path) -> None:
         """Reject a program that ran without the allocator under whose name it was measured.
 
-        What the dynamic loader complains of is at the head of what the program wrote to `stderr`.
+        A complaint of the dynamic loader is at the head of what the program wrote to `stderr`.
         """
         complaint = _LOADER_COMPLAINT.search(head(stderr))
         if complaint is None and not self.missing:
@@ -177,10 +196,8 @@ class PreloadWatch(Source):
         if self._seen or self._name is None:
             return
         processes = [process for _, process in ProcessTree(self._root).processes()]
-        if not processes:  # it has ended
-            return
         held = [maps for maps in map(_read_maps, processes) if not _is_loading(maps)]
-        if not held:
+        if not held:  # The program has ended, or not yet begun.
             return
         self._seen = any(self._name in maps for maps in held)
         self._looks += 1
@@ -196,10 +213,104 @@ def _read_maps(process: int) -> bytes:
 
 
 def _is_loading(maps: bytes) -> bool:
-    """Whether a process has yet to map its libraries, of which preloaded ones come first.
+    """Tell whether a process has yet to map its libraries, of which preloaded ones come first.
 
     On a crowded machine the loader may have to wait. A program without a loader has all it needs.
     """
     libraries = {match[1] for match in _SHARED_LIBRARY.finditer(maps)}
     loaders = {name for name in libraries if name.startswith(_LOADER_PREFIX)}
     return not maps or (bool(loaders) and libraries == loaders)
+
+
+# ------------------------------------- did the allocator serve the processes that worked?
+#
+# The dynamic loader binds malloc to the first definition that it finds: the program's, then those
+# of LD_PRELOAD in their order.
+
+
+@dataclass
+class _Image:
+    """What the launcher wrote of a process when it became another program, or ended."""
+
+    event: str
+    process: int
+    cpu_ns: int
+    exe: str = ""
+    preload: list[str] = field(default_factory=list)
+    code: set[str] = field(default_factory=set)
+
+
+def why_not_served(witness: Path, library: Path) -> str | None:
+    """Return why the allocator `library` did not serve a run; None where it did, or nothing is
+    known.
+
+    `witness` is the file that the launcher wrote.
+    """
+    total_ns = 0
+    unserved_ns: Counter[tuple[str, str]] = Counter()
+    for exe, image, cpu_ns in _programs(witness):
+        total_ns += cpu_ns
+        if why := _why_not(exe, image, str(library.resolve())):
+            unserved_ns[exe, why] += cpu_ns
+    if unserved_ns.total() <= _MOST_UNSERVED * total_ns:
+        return None
+    [((exe, why), cpu_ns)] = unserved_ns.most_common(1)
+    return f"{percent(cpu_ns / total_ns)} of the processor time went to {exe}: {why}"
+
+
+def _programs(witness: Path) -> Iterator[tuple[str, _Image | None, int]]:
+    """Yield each program that a process ran, with the nanoseconds that it used there.
+
+    What a process had loaded is known at its end only; before that, only its file is.
+    """
+    running: dict[int, tuple[str, int]] = {}  # of a process, its program and its time until now
+    for image in _images(witness):
+        exe, before_ns = running.get(image.process, ("", 0))
+        cpu_ns = max(0, image.cpu_ns - before_ns)
+        if image.event == "exit":
+            yield image.exe, image, cpu_ns
+        elif exe:
+            yield exe, None, cpu_ns
+        running[image.process] = image.exe, image.cpu_ns
+
+
+def _images(witness: Path) -> list[_Image]:
+    images: list[_Image] = []
+    for line in witness.read_text(errors="surrogateescape").splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind in {"exec", "exit"}:
+            process, cpu_ns = map(int, rest.split())
+            images.append(_Image(kind, process, cpu_ns))
+        elif images and kind == "exe":
+            images[-1].exe = rest
+        elif images and kind == "preload":
+            paths = rest.replace(":", " ").split()
+            images[-1].preload = [os.path.realpath(each) for each in paths]
+        elif images and kind == "code":
+            images[-1].code.add(rest)
+    return images
+
+
+def _why_not(exe: str, image: _Image | None, library: str) -> str | None:
+    """Return why the malloc of a program is not that of `library`; None: it is, as far as known."""
+    if found := _why_not_replaced(exe):
+        return found
+    if image is None:
+        return None
+    if library not in image.code:
+        return "the library was not loaded into it; does what starts it clear LD_PRELOAD?"
+    # Some programs write their title over their environment, and so over the list.
+    known = image.preload if library in image.preload else [library]
+    before = known[: known.index(library)]
+    first = next((each for each in before if each in image.code and _has_malloc(each)), None)
+    return first and f"its malloc is that of {first}, which stands first in LD_PRELOAD"
+
+
+@cache
+def _why_not_replaced(exe: str) -> str | None:
+    return why_not_replaced(Path(exe))
+
+
+@cache
+def _has_malloc(library: str) -> bool:
+    return has_malloc(Path(library))

@@ -1,11 +1,11 @@
 """Metric sources: the time and the memory that a program's whole process tree takes.
 
-What the kernel accounted to the program is RUSAGE_CHILDREN of the launcher once the whole tree is
-reaped: the program, the children it waited for and theirs, and orphans that were left to the
-launcher. A child whose parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall
-time runs from just before the program is forked until the kernel says that it ended.
+The kernel accounts to the launcher, as RUSAGE_CHILDREN, once the whole tree is reaped: the program,
+the children it waited for and theirs, and orphans that were left to the launcher. A child whose
+parent ignores SIGCHLD is reaped by the kernel and accounted to nobody. Wall time runs from just
+before the program is forked until the kernel reports its end.
 
-Memory is sampled: the size of the tree, which can miss a short peak. The mean weighs each sample
+Memory is sampled, as the size of the tree, which can miss a short peak. The mean weighs each sample
 by the time that it stands for.
 """
 
@@ -28,7 +28,8 @@ _KIB = 1024
 
 
 class Resources(Source):
-    """What the kernel accounted, by `wait4` and `getrusage`; a metric has its field's name."""
+    """What the kernel accounted, by `wait4` and `getrusage`; metrics have the names of fields of
+    `Ended`."""
 
     metrics = (
         cost("wall_s", "Wall time", "s", "monotonic clock from fork to the end of the program"),
@@ -45,9 +46,9 @@ class Resources(Source):
 
 
 class Averaging:
-    """The peak and the mean over time of a size that is looked at now and then.
+    """The peak and the mean over time of a size that is sampled.
 
-    Each look stands for the time around it: the mean is that of the line through all looks.
+    The mean is that of the line through all samples.
     """
 
     def __init__(self) -> None:
@@ -67,12 +68,12 @@ class Averaging:
         self.peak = max(self.peak, size)
 
     def mean(self) -> float:
-        """Return the mean weighted by time; of a single look, what it saw; of none, 0."""
+        """Return the mean weighted by time; of a single sample, that size; of none, 0."""
         return self._area / self._duration_s if self._duration_s else self._last
 
 
 class _SampledMemory(Source):
-    """A size of the process tree that is looked at while the program runs."""
+    """A size of the process tree that is sampled while the program runs."""
 
     def __init__(self) -> None:
         self._tree: ProcessTree | None = None
@@ -91,7 +92,7 @@ class _SampledMemory(Source):
     def sample(self, now_s: float) -> None:
         assert self._tree is not None, "begin() comes first"
         size = self._size(self._tree)
-        if size:  # nothing: already a zombie, its memory went before we looked
+        if size:  # a zombie has none
             self._sizes.add(now_s, size)
 
     def _size(self, tree: ProcessTree) -> int:
@@ -103,9 +104,9 @@ class _SampledMemory(Source):
             self._tree.close()
 
 
-# Between two looks at what processes share, their resident sizes may change by this part.
+# Between two readings of what processes share, their resident sizes may change by this part.
 _CHANGE = 0.05
-# Processor time for these looks: this part of the time that has passed, and as much beforehand.
+# Processor time for these readings: a part of the time that has passed, and an advance.
 _LOOKS_SHARE = 0.01
 _LOOKS_AHEAD_S = 0.05
 
@@ -117,14 +118,14 @@ class Memory(_SampledMemory):
     process. The peak is the larger of the two.
 
     The proportional sizes of processes take long to read: the kernel walks through all pages. So
-    the resident sizes are looked at often, and the part that proportional sizes are of them is
-    looked up where the sizes or the processes have changed, and is taken to hold until then.
+    the resident sizes are read often. The ratio of proportional to resident size is read only when
+    the sizes or the processes have changed, and is assumed constant in between.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._began_s = time.monotonic()
-        self._known: dict[int, int] = {}  # the sizes at the last look at what they share
+        self._known: dict[int, int] = {}  # the sizes when the share was last read
         self._share = 1.0
 
     metrics = (
@@ -153,7 +154,7 @@ class Memory(_SampledMemory):
             self._known, self._share = sizes, _proportional(tree, sizes) / resident
             self.limited_s += time.thread_time() - before_s
         if sizes.keys() != self._known.keys():
-            return 0  # What these share is not known; a later look finds time for it.
+            return 0  # What these share is not known; a later sample finds time for it.
         return int(resident * self._share)
 
     def _is_other(self, sizes: dict[int, int]) -> bool:
@@ -181,9 +182,9 @@ class ProportionalMemory(_SampledMemory):
 
     Resident size counts a page that ten processes share ten times; the proportional size counts a
     tenth in each. It is the honest figure for a server that forks workers. The kernel adds it up
-    anew at each look (/proc/PID/smaps_rollup), page by page, and holds the program's memory map
-    meanwhile: that is why it is to be asked for, and is looked at the rarer the larger the program
-    is. The kernel keeps no high-water mark of it.
+    anew for each sample (/proc/PID/smaps_rollup), page by page, and holds the program's memory map
+    meanwhile. That is why it is optional, and sampled more rarely the larger the program is. The
+    kernel keeps no high-water mark of it.
     """
 
     metrics = (
@@ -202,13 +203,13 @@ class ProportionalMemory(_SampledMemory):
 
     def figures(self, ended: Ended) -> dict[str, float]:
         if not self._sizes.peak:
-            return {}  # it ended before the first look
+            return {}  # it ended before the first sample
         return {"peak_pss_bytes": self._sizes.peak, "mean_pss_bytes": self._sizes.mean()}
 
 
 def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
-    """Return the sum of the processes' proportional sizes; where one cannot be read, `otherwise`
-    says what counts."""
+    """Return the sum of the processes' proportional sizes; where one cannot be read, that of
+    `otherwise` counts."""
     rollups: dict[int, Rollup] = {}
     total = 0
     for parent, process in tree.processes():
@@ -224,7 +225,7 @@ def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Rollup:
-    """What a process has resident, and its proportional part of it. In bytes."""
+    """A process's resident and proportional size, in bytes."""
 
     resident: int
     proportional: int
@@ -250,16 +251,11 @@ def read_rollup(process: int) -> Rollup | None:
         return None
     finally:
         os.close(fd)
-    return parse_rollup(text)
-
-
-def parse_rollup(text: bytes) -> Rollup | None:
-    """Return the sizes in the text of a smaps_rollup, which a zombie's lacks."""
     sizes = {
         line.split(b":")[0]: int(line.split()[1]) * _KIB
         for line in text.splitlines()
         if line.startswith((b"Rss:", b"Pss:"))
     }
-    if len(sizes) < 2:
+    if len(sizes) < 2:  # a zombie's lacks them
         return None
     return Rollup(resident=sizes[b"Rss"], proportional=sizes[b"Pss"])

@@ -1,24 +1,28 @@
-"""Run one planned trial: its program under its allocator, judged, with all figures that are wanted.
+"""Run one planned trial: its program under its allocator, judged, with all figures of the study.
 
-The first run of the program is the one that is timed. Once it has proved good, a command metric's
-command is run on what it left, and each source that has `own_run` gets a run of the program for
-itself, under the same allocator on the same cores, that must end the same way.
+The first run of the program is the one that is timed. Once that has passed all checks, the commands
+of command metrics are run on the files that it left, and each source that has `own_run` gets a run
+of the program for itself, under the same allocator on the same cores, which must end the same way.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.record import VARIANT, examine
 from heapfit.records import CommandMetric, PlannedTrial, Study, Trial, TrialStatus
-from heapfit.trial import preload, verdict
+from heapfit.trial import outcome, preload
 from heapfit.trial.attempt import Attempt
 from heapfit.trial.launcher import CouldNotStart, Running
 from heapfit.trial.metrics import sources_of
+from heapfit.trial.own_libraries import RECORDINGS
 from heapfit.trial.source import Source
 
 # A program that fails with less than this left on its disk has probably failed for that reason.
@@ -26,7 +30,7 @@ LITTLE_SPACE_BYTES = 1 << 20
 
 # In a command metric's command, for the file with the program's standard output.
 _STDOUT = "{stdout}"
-# It reads what a program wrote; one that takes longer than this hangs.
+# Such a command only reads what a program wrote; if it takes longer than this, it hangs.
 COMMAND_TIMEOUT_S = 60.0
 
 
@@ -37,10 +41,10 @@ def run_trial(
     reference: Trial | None,
     data: Path | None = None,
 ) -> Trial:
-    """Run `planned` in a folder of its own below `workspace` and return what came of it.
+    """Run `planned` in a folder of its own below `workspace` and return the finished trial.
 
-    `reference` is the baseline's trial whose output is the right one; with None the output's
-    digest is recorded and not judged. `data` is the workload's prepared data folder. A program
+    `reference` is the baseline's trial whose output it must match; with None the output's digest is
+    recorded and not compared. `data` is the workload's prepared data folder. A program
     that fails is a trial with that status; an exception means that the lab itself could not do its
     work.
     """
@@ -50,7 +54,7 @@ def run_trial(
         figures: dict[str, float] = {}
         try:
             figures = run.measure(reference)
-        except verdict.Rejected as rejected:
+        except outcome.Rejected as rejected:
             status, reason = rejected.status, rejected.reason
             _check_space(folder)
         else:
@@ -79,39 +83,20 @@ class _TrialRun:
         self._study = study
         self._planned = planned
         self._folder = folder
-        self._data = data
-        # Nobody looks at the figures of a warm-up.
+        self._attempt = partial(Attempt, study, planned, data=data)
+        # The figures of a warm-up are not used.
         self._own_runs = [each for each in sources if each.own_run and not planned.warmup]
-        timed = [each for each in sources if not each.own_run]
-        self._timed_sources = timed
-        self.timed = self._attempt(folder, timed, study.timeout_s, witnessed=planned.warmup)
+        self._timed_sources = [each for each in sources if not each.own_run]
+        self.timed = self._attempt(self._timed_sources, folder=folder, witnessed=planned.warmup)
         self.stderr_tail = ""  # of a run after the timed one, where that went wrong
 
-    def _attempt(
-        self,
-        folder: Path,
-        sources: list[type[Source]],
-        timeout_s: float,
-        *,
-        witnessed: bool = False,
-    ) -> Attempt:
-        return Attempt(
-            self._study,
-            self._planned,
-            sources,
-            timeout_s=timeout_s,
-            folder=folder,
-            data=self._data,
-            witnessed=witnessed,
-        )
-
     def measure(self, reference: Trial | None) -> dict[str, float]:
-        """Return the figures of the study's metrics; raise `Rejected` where a run is no good."""
+        """Return the figures of the study's metrics; raise `Rejected` where a run fails a check."""
         figures = self._timed_figures()
         timed = self.timed
         if self._study.warmups == 0 and self._planned.replicate == 1:
             self._witness()
-        verdict.check_same_output(timed.digest, reference, own=timed.is_reference)
+        outcome.check_same_output(timed.digest, reference, own=timed.is_reference)
         for metric in self._study.workload.command_metrics:
             figures[metric.name] = self._command_figure(metric)
         for source in self._own_runs:
@@ -127,25 +112,26 @@ class _TrialRun:
         """
         try:
             return _figures_of(self.timed)
-        except verdict.Rejected as rejected:
-            is_told = rejected.reason.startswith(verdict.WITHOUT_ALLOCATOR)
+        except outcome.Rejected as rejected:
+            is_told = rejected.reason.startswith(outcome.WITHOUT_ALLOCATOR)
             if not self.timed.witness or is_told or rejected.status is TrialStatus.TIMEOUT:
                 raise
         folder = self._folder / "again"
         folder.mkdir()
-        self.timed = self._attempt(folder, self._timed_sources, self._study.timeout_s)
+        self.timed = self._attempt(self._timed_sources, folder=folder)
         return _figures_of(self.timed)
 
     def _witness(self) -> None:
-        """Reject a run without the allocator, of which no warm-up has told."""
+        """Reject a treatment whose program runs without the allocator, where no warm-up checked
+        that."""
         with _folder(self._folder / "witnessed") as folder:
-            attempt = self._attempt(folder, [], self._study.timeout_s, witnessed=True)
+            attempt = self._attempt([], folder=folder, witnessed=True)
             if attempt.witness is None:
                 return
             try:
                 _figures_of(attempt)
-            except verdict.Rejected as rejected:
-                if rejected.reason.startswith(verdict.WITHOUT_ALLOCATOR):
+            except outcome.Rejected as rejected:
+                if rejected.reason.startswith(outcome.WITHOUT_ALLOCATOR):
                     raise
 
     def _command_figure(self, metric: CommandMetric) -> float:
@@ -158,12 +144,12 @@ class _TrialRun:
         if exit_code != 0:
             last_words = _last_line(err)
             said = f" (it says: {last_words})" if last_words else ""
-            raise _command_failed(metric, f"{verdict.how_it_ended(exit_code)}{said}")
+            raise _command_failed(metric, f"{outcome.how_it_ended(exit_code)}{said}")
         printed = _last_line(out)
         try:
-            return verdict.number(printed)
+            return outcome.number(printed)
         except ValueError as error:
-            raise verdict.mismatch(
+            raise outcome.mismatch(
                 f"the last line that the command of metric {metric.name} prints is no usable "
                 f"number: {printed[:80]!r}"
             ) from error
@@ -196,17 +182,17 @@ class _TrialRun:
         timeout_s = max(self._study.timeout_s, self.timed.used.wall_s * source.slowdown)
         names = {metric.name for metric in source.metrics}
         with _folder(self._folder / "own-run") as folder:
-            attempt = self._attempt(folder, [source], timeout_s)
+            attempt = self._attempt([source], folder=folder, timeout_s=timeout_s)
             with closing(attempt):
                 try:
                     attempt.run()
                     figures = attempt.judge()
                     if attempt.digest != self.timed.digest:
                         reason = "gives different output than in the run before, which was timed"
-                        raise verdict.mismatch(reason)
-                except verdict.Rejected as rejected:
+                        raise outcome.mismatch(reason)
+                except outcome.Rejected as rejected:
                     self.stderr_tail = attempt.stderr_tail()
-                    raise verdict.Rejected(
+                    raise outcome.Rejected(
                         rejected.status,
                         f"in the run for {source.metrics[0].name} alone: {rejected.reason}",
                     ) from rejected
@@ -219,14 +205,14 @@ def _figures_of(attempt: Attempt) -> dict[str, float]:
         return attempt.judge()
 
 
-def _command_failed(metric: CommandMetric, reason: str) -> verdict.Rejected:
-    return verdict.Rejected(
+def _command_failed(metric: CommandMetric, reason: str) -> outcome.Rejected:
+    return outcome.Rejected(
         TrialStatus.FAILED, f"the command of metric {metric.name} failed: {reason}"
     )
 
 
 def _last_line(path: Path) -> str:
-    text = verdict.tail(path).decode(errors="replace").strip()
+    text = outcome.tail(path).decode(errors="replace").strip()
     return text.rpartition("\n")[2].strip()
 
 
@@ -253,3 +239,40 @@ def _folder(path: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+# ------------------------------------------------------------------- recording
+
+
+def recorded_run(
+    study: Study,
+    file: Path,
+    data: Path | None,
+    settings: Mapping[str, str],
+    sources: Sequence[type[Source]] = (),
+    *,
+    all_processes: bool = False,
+) -> tuple[list[Path], Sequence[Source]]:
+    """Run the study's baseline once with the recorder's `settings`; return the recordings and the
+    `sources`, which have watched the run.
+
+    `file` is of the process that recorded most; with `all_processes`, those of the others are
+    beside it as FILE.1, FILE.2 and so on. Raises Rejected where the run failed.
+    """
+    plain = study.allocators[0]
+    recorded = plain.model_copy(
+        update={"name": VARIANT, "variant_of": plain, "record": dict(settings)}
+    )
+    recording = study.model_copy(update={"allocators": [plain, recorded]})
+    planned = study.plan[0].model_copy(update={"allocator": VARIANT})
+    with tempfile.TemporaryDirectory(dir=file.parent, prefix="recording-") as aside:
+        attempt = Attempt(recording, planned, sources, folder=Path(aside), data=data)
+        with closing(attempt):
+            attempt.run()
+        made = Path(aside) / RECORDINGS
+        files = made.iterdir() if made.exists() else []
+        written = sorted(files, key=lambda each: examine(each).events)
+        kept = []
+        for number, each in enumerate(reversed(written) if all_processes else written[-1:]):
+            kept.append(each.replace(f"{file}.{number}" if number else file))
+    return kept, attempt.sources

@@ -1,10 +1,10 @@
-"""What every metric source has in common.
+"""The interface of metric sources.
 
-A source says which figures it gives, whether this machine can give them, and is told about the
-course of a run: it is attached, the program begins, time passes, it ended. `metrics.py` lists them
-and `run.py` drives them.
+A source says which figures it gives and whether this machine can give them. During a run, `run.py`
+tells it when it may attach, when the program begins, that time passes, and how the program ended.
+`metrics.py` lists all sources.
 
-Most sources look at the run that is timed. One that slows the program down has `own_run`: the
+Most sources observe the run that is timed. One that slows the program down has `own_run`: the
 program is then run once more for this source alone, and no other figure comes from that run.
 """
 
@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from heapfit.records import Metric, TrialStatus
 from heapfit.trial.launcher import Ended
-from heapfit.trial.verdict import Rejected
+from heapfit.trial.outcome import Rejected
 
 
 class SourceFailed(Rejected):
@@ -27,7 +27,7 @@ class SourceFailed(Rejected):
 
 
 def cost(name: str, label: str, unit: str, source: str) -> Metric:
-    """Return a metric of which less is better, as it is of nearly all."""
+    """Return a metric of which less is better, as for nearly all."""
     return Metric(name=name, label=label, unit=unit, better="lower", source=source)
 
 
@@ -36,13 +36,13 @@ class Source:
 
     metrics: ClassVar[Sequence[Metric]] = ()
 
-    # Whether the program is to be run once more for this source alone, since what it does to the
-    # program would spoil the others' figures. `slowdown` is how many times as long that run may
-    # take at most.
+    # Whether the program is run once more for this source alone, because it would spoil the other
+    # sources' figures. That run may take at most `slowdown` times as long.
     own_run: ClassVar[bool] = False
     slowdown: ClassVar[float] = 1.0
 
-    # Processor time that `sample` has spent within a limit of its own, which makes no look rarer.
+    # Processor time that `sample` has spent under a limit of its own; it does not make samples
+    # rarer.
     limited_s: float = 0.0
 
     @classmethod
@@ -59,7 +59,7 @@ class Source:
         return command
 
     def to_signal(self, program: int) -> int:
-        """Return the process that signals are meant for, where `program` is what was started."""
+        """Return the process that signals are meant for, where `program` was started."""
         return program
 
     @classmethod
@@ -71,7 +71,7 @@ class Source:
         """The process `launcher` is about to start the program."""
 
     def begin(self, root: int) -> None:
-        """The program runs; its tree hangs below the process `root`, which does not count."""
+        """The program runs; its processes are the descendants of `root`, which does not count."""
 
     @classmethod
     def is_sampled(cls) -> bool:
@@ -81,7 +81,7 @@ class Source:
     def sample(self, now_s: float) -> None:
         """Some milliseconds have passed; `now_s` is the monotonic clock.
 
-        The dearer a call, the rarer it comes: see `observe`.
+        The more a call costs, the rarer it comes: see `observe`.
         """
 
     def figures(self, ended: Ended) -> dict[str, float]:
@@ -89,4 +89,4 @@ class Source:
         return {}
 
     def close(self) -> None:
-        """Let go of what is held open; comes last, whether the run went well or not."""
+        """Release what is held open; comes last, whether the run went well or not."""

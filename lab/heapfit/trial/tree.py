@@ -45,8 +45,8 @@ class ProcessTree:
     def resident(self) -> dict[int, int]:
         """Return the resident bytes of each process, those that it shares with others among them.
 
-        A child whose sizes are to the page those of its parent is a twin: it borrows its parent's
-        address space (vfork) or has just been forked. It does not count, for it holds nothing yet.
+        A child that has exactly its parent's sizes borrows its parent's address space (vfork) or
+        has just been forked. It does not count, as it holds nothing yet.
         """
         lines: dict[int, bytes] = {}
         found: dict[int, int] = {}

@@ -1,6 +1,6 @@
-"""Judge a finished program: did it end well, with the right output, and what figures are in that?
+"""Judge a finished program: check its exit and its output, and read the figures that it printed.
 
-Everything that fails here is reported with its reason and never counted as a time. Output stays on
+A trial that fails a check is reported with the reason, and its times never count. Output stays on
 disk and is never read as a whole: a program may print gigabytes.
 """
 
@@ -26,12 +26,12 @@ _COMBINE: dict[str, Callable[[list[float]], float]] = {
     "last": lambda figures: figures[-1],
 }
 
-# How the reason begins of a trial that measured another allocator than it was to.
+# The reason for rejecting a trial begins with this if it measured another allocator than its own.
 WITHOUT_ALLOCATOR = "ran without the allocator"
 
 
 class Rejected(Exception):
-    """The trial is not a measurement; says which kind of failure it is and why."""
+    """The trial is no measurement; `status` and `reason` say why."""
 
     def __init__(self, status: TrialStatus, reason: str) -> None:
         super().__init__(reason)
@@ -71,7 +71,7 @@ def check_exit(exit_code: int, expected: int, load: str | None = None) -> None:
 
 
 def check_same_output(trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:
-    """Reject output that differs from the reference's; `own` says that both are of the same."""
+    """Reject output that differs from the reference's; `own`: both are of one treatment."""
     if reference is None or trial_digest == reference.output_sha256:
         return
     name = reference.planned.allocator
@@ -169,7 +169,7 @@ def _figure(metric: WorkloadMetric, printed: Sequence[str]) -> float:
 
 
 def number(text: str) -> float:
-    """Return the figure in `text`; raise `ValueError` if it is none, nor one to compute with."""
+    """Return the number in `text`; raise `ValueError` if there is none, or if it is not finite."""
     figure = float(text)
     if not math.isfinite(figure):
         raise ValueError(f"{text.strip()!r} is not finite")

@@ -46,8 +46,8 @@ MOST_WAITS = 0.02
 
 
 def read(study: Study, trials: Sequence[Trial]) -> Readings:
-    """Return the trials as `observations.read`, with processor time as a further metric of the
-    study where it decides."""
+    """Return the trials as `observations.read` does, with processor time as a further metric of
+    the study where it decides."""
     readings = observations.read(study, trials)
     processor = processor_time(readings)
     if processor is None or _has_threads(trials) or not _is_of_one_processor(readings, processor):
@@ -91,8 +91,8 @@ def processor_time(readings: Readings) -> Floats | None:
 
 
 def _has_threads(trials: Sequence[Trial]) -> bool:
-    """Whether a process has several threads whatever the allocator: one may start its own. Not
-    known of trials of earlier versions."""
+    """Tell whether a process has several threads under every allocator, as one may start a thread
+    of its own. Trials of earlier versions do not say."""
     seen: dict[str, list[int]] = defaultdict(list)
     for trial in trials:
         if trial.threads is not None and trial.status is TrialStatus.OK:
@@ -101,7 +101,8 @@ def _has_threads(trials: Sequence[Trial]) -> bool:
 
 
 def _is_of_one_processor(readings: Readings, processor: Floats) -> bool:
-    """Whether no allocator uses more in any setting, on average over its trials."""
+    """Tell whether no allocator uses more than one processor in any setting, on average over its
+    trials."""
     wall = readings.figures[WALL]
     there = np.isfinite(wall) & np.isfinite(processor)
     used, passed = (np.bincount(readings.cell[there], each[there]) for each in (processor, wall))
