@@ -81,6 +81,11 @@ def threads(pid: int) -> Iterator[int]:
         yield from map(int, os.listdir(PROC / str(pid) / "task"))
 
 
+def is_heapfits(pid: int, thread: int) -> bool:
+    """Whether a thread is the allocator's own, or the recorder's."""
+    return read_file(pid, f"task/{thread}/comm").startswith(b"heapfit-")
+
+
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started; none where the kernel does not list them
     (CONFIG_PROC_CHILDREN)."""

@@ -15,6 +15,7 @@ from heapfit.record.options import (
     VARIABLE,
     VARIANT,
     RecordOptions,
+    seen_from,
     variables,
 )
 from heapfit.record.run import NothingRecorded, Recording, run
@@ -37,6 +38,7 @@ __all__ = [
     "follow",
     "is_written",
     "run",
+    "seen_from",
     "told_to_stop",
     "variables",
 ]

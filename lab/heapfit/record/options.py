@@ -5,6 +5,7 @@ This table says the same as `allocator/record/settings.c`, which reads it there.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,20 @@ def library() -> Path:
             "this heapfit was built without its recorder; install libzstd-dev and build it anew"
         )
     return paths.library(VARIANT)
+
+
+def seen_from(root: Path) -> bool:
+    """Whether a process with this root finds the recorder's library where we do; also where that
+    cannot be known."""
+    found = paths.libraries().get(VARIANT)
+    if found is None:
+        return True
+    try:
+        return os.path.samefile(root / found.relative_to("/"), found)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def check(settings: Mapping[str, str]) -> None:

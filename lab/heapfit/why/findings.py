@@ -374,8 +374,8 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "runtime": ("the runtime's own memory", "Memory that the runtime uses outside its heap."),
     "hugetlb": (
         "huge pages of the pool",
-        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs). The kernel does not count "
-        "them as resident, but no other process can use them.",
+        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs). Other tools do not count them "
+        "as resident; here they are, since no other process can use them.",
     ),
     "kernel": ("pages of the kernel", "Every process has them."),
     "named": (

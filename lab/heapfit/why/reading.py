@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from heapfit import paths
 from heapfit.errors import HeapfitError
 from heapfit.host import cgroups, contents
 from heapfit.host.allocator import Allocator, allocator_of
@@ -25,6 +24,7 @@ from heapfit.host.proc import (
     Process,
     environment_of,
     inside,
+    is_heapfits,
     living,
     plain,
     preload_of,
@@ -35,7 +35,7 @@ from heapfit.host.proc import (
     undeleted,
 )
 from heapfit.live import Client, Ledger, LiveProfile, NotListening
-from heapfit.record import VARIANT
+from heapfit.record import seen_from
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
@@ -121,10 +121,10 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         allocator=allocator,
         runtime=runtime,
         recordable=any(Path(each).name == "libc.so.6" for each in files),
-        from_start_only=status.get("Seccomp") == _FILTER or not _sees_recorder(folder),
+        from_start_only=status.get("Seccomp") == _FILTER or not seen_from(folder / "root"),
         traceable=contents.is_readable(folder),
         handles_usr1=bool(int(status.get("SigCgt", "0"), 16) >> signal.SIGUSR1 - 1 & 1),
-        threads=sum(not _is_heapfits(alive, each) for each in threads(alive)),
+        threads=sum(not is_heapfits(alive, each) for each in threads(alive)),
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -277,24 +277,6 @@ def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgr
             if line.startswith(name) and soft.isdecimal():
                 file, own = f"/proc/{pid}/limits", name.removeprefix("Max ")
                 yield cgroups.Memory(int(soft), _kib(status, field), 0, file, own)
-
-
-def _sees_recorder(folder: Path) -> bool:
-    """Whether the process finds the recorder's library where we do; also where that is unknown."""
-    library = paths.libraries().get(VARIANT)
-    if library is None:
-        return True
-    try:
-        return os.path.samefile(folder / "root" / library.relative_to("/"), library)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-
-
-def _is_heapfits(pid: int, thread: int) -> bool:
-    """Whether a thread is the allocator's own, or the recorder's."""
-    return read_file(pid, f"task/{thread}/comm").startswith(b"heapfit-")
 
 
 def _stack_pointers(pid: int) -> list[int]:
