@@ -1,9 +1,9 @@
 """Which metrics there are, and where each comes from on this machine.
 
-The built-in ones are taken in every trial: they cost next to nothing. The optional ones are taken
-when a study asks for them by name. Some can be had in more than one way (counted by the processor
-or simulated); then the first that works on this machine is used, and the `source` of the study's
-`Metric` says which it was. A study keeps to that source to its end, on every machine.
+The built-in metrics are measured in every trial: they cost next to nothing. The optional ones are
+measured when a study asks for them by name. Some have more than one source (counted by the
+processor, or simulated). The first that works on this machine is used, and the `source` of the
+study's `Metric` says which. A study keeps that source to its end, on every machine.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _why_not(source: type[Source]) -> str | None:
 
 
 def _ways(name: str) -> list[tuple[type[Source], Metric]]:
-    """Return the sources of a metric with what each says of it, the best first."""
+    """Return the sources of a metric, each with its description of it, the best first."""
     return [
         (each, metric) for each in _ALL_SOURCES for metric in each.metrics if metric.name == name
     ]
@@ -63,7 +63,7 @@ def _ways(name: str) -> list[tuple[type[Source], Metric]]:
 def unavailable_metrics(names: Iterable[str] | None = None) -> dict[str, str]:
     """Return which of the metrics `names` this machine cannot give, each with the reason.
 
-    Without `names`, of all metrics. To ask costs some milliseconds where a tool has to be tried.
+    Without `names`, of all metrics. This takes some milliseconds where a tool has to be tried.
     """
     asked = METRIC_NAMES if names is None else names
     reasons = {name: _reason(name) for name in asked}
@@ -81,7 +81,7 @@ def _reason(name: str) -> str | None:
 def find_metric(name: str) -> Metric:
     """Return the metric `name` as this machine can give it.
 
-    Raises `UsageError` for a name that is none, `HeapfitError` where it cannot be had.
+    Raises `UsageError` for an unknown name, `HeapfitError` where this machine cannot give it.
     """
     ways = _ways(name)
     if not ways:
@@ -118,7 +118,7 @@ def sources_of(study: Study) -> list[type[Source]]:
 
 
 def _check_known(study: Study, chosen: Sequence[type[Source]]) -> None:
-    """Refuse a study of another version of heapfit, if that measured something in another way."""
+    """Refuse a study of another version of heapfit that measured something in another way."""
     given = {metric.name for source in chosen for metric in source.metrics}
     named = {metric.name for source in _ALL_SOURCES for metric in source.metrics}
     for metric in study.metrics:

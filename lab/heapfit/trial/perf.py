@@ -199,10 +199,10 @@ def _counter(name: str, label: str, what: str) -> tuple[Metric]:
 
 
 class _Hardware(PerfSource):
-    """What the processor counts while it runs the program's own code.
+    """A counter of the processor, over the program's own code.
 
-    Each counter is a source of its own, for a processor may have one and lack the other. User code
-    alone is counted, which needs no root. Virtual machines often show no counters at all; then
+    Each counter is a source of its own, because a processor may have one and lack another. Only
+    user code is counted, which needs no root. Virtual machines often have no counters at all; then
     `simulation.py` gives some of the same figures.
     """
 
@@ -249,9 +249,8 @@ class KernelFragmentation(PerfSource):
     tracepoint, which studies of allocators have counted with SystemTap. Counted here are the events
     that the program's own requests for memory caused, not those of the whole machine.
 
-    It costs nothing while no event happens. It is to be asked for all the same, since it needs root
-    on most machines, and a program that touches little memory on a machine with much has a plain
-    zero.
+    It costs nothing while no event happens. It is optional all the same, since it needs root on
+    most machines, and is zero for a program that touches little memory on a machine with much.
     """
 
     metrics = (

@@ -5,11 +5,11 @@ thread at a time, some fifty times slower, and counts exactly what its model of 
 the figures repeat almost to the digit, but threads never meet in a cache, prefetching is unknown,
 and addresses stand for memory as they are. So each is a run of its own, and labelled.
 
-The caches are modelled after this machine's first and last level as the kernel tells of them;
-Valgrind's own guess takes what processors of a whole server have together for one cache, or knows
-nothing of its ways. The TLB is the same model with pages for lines: a first level for instructions
-and one for data, and a second level that both share. It knows only pages of 4 KiB; what huge pages
-save, it does not see.
+The caches are modelled after this machine's first and last level as the kernel describes them.
+Valgrind's own guess may take the caches of all processors of a server for one, or may not know the
+associativity. The TLB is the same model with pages for lines: a first level for instructions and
+one for data, and a second level that both share. It has only pages of 4 KiB, so it does not show
+what huge pages save.
 
 A process that forks without executing another program takes its counts so far along, and they
 count again in the child.
@@ -25,8 +25,8 @@ from typing import ClassVar
 from heapfit.trial.launcher import Ended
 from heapfit.trial.source import Source, SourceFailed, cost
 
-# Cachegrind's names: reads of instructions, and of them the misses of the first and the last level;
-# data reads (r) and writes (w) likewise.
+# Cachegrind's names. Ir: instructions read. The others are misses (m) of instructions (I) or data
+# (D) at the first (1) or the last level (L), of reads (r) or writes (w).
 INSTRUCTIONS = ("Ir",)
 FIRST_LEVEL_DATA = ("D1mr", "D1mw")
 LAST_LEVEL = ("ILmr", "DLmr", "DLmw")

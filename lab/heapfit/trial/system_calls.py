@@ -1,12 +1,12 @@
 """Metric sources: how often the program's tree made the system calls that concern memory.
 
-Two means, in this order:
+There are two, the better first:
 
-- the kernel's tracepoints syscalls:sys_enter_*, counted by `perf`. Exact, and about as fast as the
-  program alone. They need root (or a tracefs that may be read);
-- strace with a seccomp filter, which stops the program at these calls and no others. It needs no
-  rights, but each of the calls takes some microseconds longer, and threads meet at other times, so
-  that the number of futex calls is another than without.
+- `perf` counts the kernel's tracepoints syscalls:sys_enter_*. This is exact, and about as fast as
+  the program alone, but needs root (or a tracefs that may be read).
+- strace with a seccomp filter stops the program at these calls and no others. It needs no rights,
+  but each of the calls takes some microseconds longer, and threads meet at other times, which
+  changes the number of futex calls.
 
 Either way the program is run once more for them: even a tracepoint makes every system call of the
 whole machine take the kernel's slow path, which would be in the times.
