@@ -66,7 +66,10 @@ def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
         not profile.recordings[0].sample and not any(each.get((), ()))
         for profile, each in zip(profiles, chains, strict=True)
     ]
-    differing = sorted(_sites(*chains, *all_told), key=lambda each: -_distance(each))
+    # By name where they differ by as much: tables have no order of their own.
+    differing = sorted(
+        _sites(*chains, *all_told), key=lambda each: (-_distance(each), each.of, each.name)
+    )
     return Diff(
         kind="recordings",
         old=old,

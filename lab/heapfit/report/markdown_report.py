@@ -7,9 +7,10 @@ break a table or become markup.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Machine, Metric, Setting, Study
+from heapfit.records import InstalledAllocator, Machine, Metric, Setting
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, overall
@@ -41,7 +42,7 @@ def text(reading: Reading) -> str:
         parts += ["## How to run what is recommended", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
-    parts += ["## Allocators", _allocators(study), *_machine(study.machine)]
+    parts += _measured(study.allocators, study.machine)
     return "\n\n".join(parts) + "\n"
 
 
@@ -58,15 +59,20 @@ def series_text(reading: SeriesReading) -> str:
     if series.troubles(summary):
         parts += ["## Problems", bullets(series.troubles(summary))]
     parts += ["## How to repeat this", code(command_line(measured))]
-    versions = [f"{each.name} {each.version}: {explained(each)}" for each in measured.allocators]
-    parts += ["## Allocators", bullets(versions)]
-    parts += _machine(measured.machine)
+    parts += _measured(measured.allocators, measured.machine)
     return "\n\n".join(parts) + "\n"
 
 
-def _machine(machine: Machine) -> list[str]:
+def _measured(allocators: Sequence[InstalledAllocator], machine: Machine) -> list[str]:
+    """The sections that say what was measured, and where."""
+    rows = [
+        [each.name, explained(each), each.version, library_text(each), each.sha256 or ""]
+        for each in allocators
+    ]
+    head = ["allocator", "what", "version", "library", "SHA-256"]
+    table = markdown_table(head, [list(map(escape, row)) for row in rows], are_words=True)
     facts = [f"{label}: {value}" for label, value in machine_facts(machine)]
-    return ["## Machine", bullets(facts)]
+    return ["## Allocators", table, "## Machine", bullets(facts)]
 
 
 def _section(table: Table) -> str:
@@ -137,12 +143,3 @@ def _cell(results: Results, setting: Setting, metric: Metric, name: str) -> str:
     relative = escape(mark + cell.relative) if cell.relative else "0" if cell.is_best else ""
     relative = f"**{relative}**" if cell.is_best else relative
     return " ".join(filter(None, (cell.median, interval, relative)))
-
-
-def _allocators(study: Study) -> str:
-    rows = [
-        [each.name, explained(each), each.version, library_text(each), each.sha256 or ""]
-        for each in study.allocators
-    ]
-    head = ["allocator", "what", "version", "library", "SHA-256"]
-    return markdown_table(head, [list(map(escape, row)) for row in rows], are_words=True)
