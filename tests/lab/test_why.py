@@ -289,6 +289,16 @@ def test_sites_with_too_few_samples_are_not_named() -> None:
     assert not sentences((1, 5000), (3, 1000))
 
 
+def test_one_caller_of_several_is_named_that_pins_nearly_all() -> None:
+    many = [ProfileSample(site=0, bytes=64, mean=64, pinned=1) for _ in range(50)]
+    few = [ProfileSample(site=1, bytes=64, mean=64, pinned=1000) for _ in range(5)]
+    calls = ["/x+0x10", "/x+0x20"], ["/x+0x10", "/x+0x30"]
+    sites = [ProfileSite(site=number, calls=list(each)) for number, each in enumerate(calls)]
+    [told] = pinners.told(profile(ProfileAnswer(mean=64, samples=[*many, *few], sites=sites)))
+    assert "from 5 samples" in told
+    assert "x+0x10 ← x+0x30 allocates" in told
+
+
 def test_a_runtimes_objects_are_not_mallocs() -> None:
     with running(sys.executable, "-c", PYTHON) as started:
         reading = read(started.pid)

@@ -42,7 +42,7 @@ def in_words(site: Site, whole: float = inf) -> str:
     return (
         f"About {size(pinned.value)} of free memory ({interval(pinned)}, from "
         f"{counted(len(site.samples), 'sample')}) is pinned by {size(site.bytes.value)} of objects "
-        f"that {site.words[0]} allocates{old if site.old_share else ''}."
+        f"that {site.short} allocates{old if site.old_share else ''}."
     )
 
 

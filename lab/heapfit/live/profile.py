@@ -10,7 +10,7 @@ too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import expm1
 from pathlib import Path
 
@@ -23,6 +23,9 @@ OLD_S = 600.0
 _MS_PER_S = 1000.0
 _UNKNOWN_SITE = "a caller that is not known"
 _CALLERS_TOLD = 3
+# One caller of a call is named alone that has so much of what the call pins, with less than so much
+# of its bytes.
+_NEARLY_ALL, _FEW = 0.8, 0.5
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Site:
     calls: tuple[tuple[str, int], ...]  # file and address in it, the innermost first
     places: tuple[tuple[Frame, ...], ...]  # of each, the functions, inlined ones included
     samples: tuple[ProfileSample, ...]
+    called: int = 1  # so many calls tell it from others
 
     @property
     def frames(self) -> list[Frame]:
@@ -84,6 +88,11 @@ class Site:
         return told(self.frames) or [_UNKNOWN_SITE]
 
     @property
+    def short(self) -> str:
+        """As many of these as tell it from others."""
+        return " ← ".join(self.words[: self.called])
+
+    @property
     def name(self) -> str:
         """The first of these, and who called it."""
         return " ← ".join(self.words[:_CALLERS_TOLD])
@@ -105,11 +114,18 @@ class LiveProfile:
     def pinners(self) -> list[Site]:
         """Return whose objects pin anything by what they pin, the largest first.
 
-        These are told by the call alone, whoever called that.
+        These are told by the call alone, whoever called that; where one of several callers pins
+        nearly all of it with less than half of the blocks, by that.
         """
-        innermost = _merged(self.sites, 1)
-        found = [each for each in innermost if each.pinned.value]
+        found = [self._narrowed(each) for each in _merged(self.sites, 1) if each.pinned.value]
         return sorted(found, key=lambda each: -each.pinned.value)
+
+    def _narrowed(self, site: Site) -> Site:
+        chains = [each for each in self.sites if each.words[:1] == site.words[:1]]
+        first = max(chains, key=lambda each: each.pinned.value)
+        is_most = first.pinned.value >= _NEARLY_ALL * site.pinned.value
+        is_few = first.bytes.value < _FEW * site.bytes.value
+        return replace(first, called=_CALLERS_TOLD) if is_most and is_few else site
 
 
 def weight(sample: ProfileSample) -> float:

@@ -234,6 +234,8 @@ def _mapped(cause: Cause, reading: Reading) -> Said:
         return "Mappings that the program makes itself, without malloc.", []
     glibc = reading.allocator is not None and reading.allocator.name == "glibc"
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
+    if glibc and "hugetlb=2" in reading.settings.get("GLIBC_TUNABLES", ""):
+        blocks = "arenas and large blocks, which hugetlb=2 in GLIBC_TUNABLES makes look alike"
     sentence = f"Anonymous memory: malloc's {blocks}, or what the program maps itself."
     advice = "Record the program: memory that is not in the recording is what it maps itself."
     return f"{sentence}{_advice(advice, reading)}", _RECORD
