@@ -194,7 +194,7 @@ def legend_above() -> dict[str, Any]:
 
 
 def error_bars(points: Sequence[Estimate | None], scale: Scale, **form: Any) -> dict[str, Any]:
-    """The intervals of the medians that there are."""
+    """The intervals of medians, as bars; none where there is no median."""
     return {
         "type": "data",
         "symmetric": False,
@@ -205,7 +205,7 @@ def error_bars(points: Sequence[Estimate | None], scale: Scale, **form: Any) -> 
 
 
 def _arm(length: float, scale: Scale) -> float | None:
-    """The length of an interval's arm; none where it has no bound, which `median_text` says."""
+    """The length of one arm of an interval; none where it has no bound, as `median_text` says."""
     return drawn(scale.scaled(length)) if math.isfinite(length) else None
 
 

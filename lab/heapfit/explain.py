@@ -71,8 +71,8 @@ def _places(lines: Sequence[str]) -> Iterator[tuple[str, Place | None]]:
 
 
 def explained(lines: Sequence[str]) -> Iterator[str]:
-    """Yield each line, and behind a place its function and line, for each inlined call one; of a
-    file that is another build by now, that it is."""
+    """Yield each line; a place with its function and line, once for each inlined call, or with a
+    note where its file is another build by now."""
     for line, place in _places(lines):
         if place and place.rebuilt:
             yield f"{line}  (this file was rebuilt or replaced since)"

@@ -237,30 +237,39 @@ def _little_known(results: Results) -> str:
 
 
 def _too_little(metric: Metric, found: Outcome) -> str:
-    """Say so where the lead is shown and too small to matter, or may be, and before whom."""
-    known = [found.verdicts[found.best, name] for name in found.behind]
-    little = [each for each in known if each.trivial]
-    unclear = [each for each in known if not each.trivial and not each.matters]
-    return _by(metric, little, len(known), "too little to matter ({interval}: up to {most})") + _by(
-        metric, unclear, len(known), "may be too little to matter ({interval}: {least} to {most})"
-    )
+    """Say so where the lead is shown and too small to matter, or may be, and over which others."""
+    leads = [found.verdicts[found.best, name] for name in found.behind]
+    said = ""
+    if little := [each for each in leads if each.trivial]:
+        _, most = _smallest_and_largest(metric, little)
+        size = f"too little to matter ({_intervals(little)}: up to {most})"
+        of_all = len(little) == len(leads)
+        said += f", by {size}" if of_all else f"; {_lead_over(little)} is {size}"
+    if unclear := [each for each in leads if not each.trivial and not each.matters]:
+        least, most = _smallest_and_largest(metric, unclear)
+        size = f"may be too little to matter ({_intervals(unclear)}: {least} to {most})"
+        of_all = len(unclear) == len(leads)
+        said += f", by what {size}" if of_all else f"; {_lead_over(unclear)} {size}"
+    return said
 
 
-def _by(metric: Metric, some: Sequence[Verdict], of: int, words: str) -> str:
-    if not some:
-        return ""
-    bounds = [sorted(map(abs, _absolute(each))) for each in some]
-    shown = {"least": min(low for low, _ in bounds), "most": max(high for _, high in bounds)}
-    sizes = {
-        name: scale_for(metric.unit, [size], _DIGITS_OF_LITTLE).text(size)
-        for name, size in shown.items()
-    }
-    whom = join_words([visible(each.second) for each in some])
-    is_may = words.startswith("may")
-    of_all = ", by what " if is_may else ", by "
-    of_some = f"; its lead over {whom} " + ("" if is_may else "is ")
-    interval = "95 % interval" + "s" * (len(some) > 1)
-    return (of_all if len(some) == of else of_some) + words.format(interval=interval, **sizes)
+def _lead_over(verdicts: Sequence[Verdict]) -> str:
+    return f"its lead over {join_words([visible(each.second) for each in verdicts])}"
+
+
+def _intervals(verdicts: Sequence[Verdict]) -> str:
+    return "95 % interval" if len(verdicts) == 1 else "95 % intervals"
+
+
+def _smallest_and_largest(metric: Metric, verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """The least and the most that the differences may be, by their intervals."""
+    bounds = [sorted(map(abs, _absolute(each))) for each in verdicts]
+    smallest, largest = min(low for low, _ in bounds), max(high for _, high in bounds)
+    return _roughly(metric, smallest), _roughly(metric, largest)
+
+
+def _roughly(metric: Metric, size: float) -> str:
+    return scale_for(metric.unit, [size], _DIGITS_OF_LITTLE).text(size)
 
 
 def _absolute(verdict: Verdict) -> tuple[float, float]:

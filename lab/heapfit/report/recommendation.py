@@ -110,7 +110,10 @@ def against_baseline(results: Results, advice: Advice) -> str:
 
 
 def deployment(study: Study, advice: Advice | None) -> list[str]:
-    """Return the lines; none where there is nothing to change, or no line would do it."""
+    """Return the command lines that run what is recommended.
+
+    There are none where nothing changes, or where no line would do it.
+    """
     if advice is None or advice.recommended is None or advice.keeps:
         return []
     values = values_of(study)
@@ -119,7 +122,6 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
     if chosen.record is not None or chosen.wrapper or study.noun == "program":
         return []
     command = _command(study, chosen)
-    word = shlex.quote(catalogue.treatment_word(chosen))
     lines = []
     if not values:  # The name of a value is no allocator's.
         word = shlex.quote(catalogue.treatment_word(chosen))

@@ -19,7 +19,7 @@ from heapfit.text import Scale, ratio, scale_for
 # reaches 0.95 at n = 6. With fewer trials an interval is only their range.
 FEWEST_TRIALS = 6
 
-# Before a figure that is not shown to differ from what it is compared with.
+# Marks a figure that is not shown to differ from what it is compared with.
 UNDECIDED = "~"
 
 # With more settings than this a reader is better served by tables and plots that line them up.
@@ -54,8 +54,7 @@ class Outcome:
 
     `best` has the best mean beside the baseline. `tied` are not shown to differ from it, `behind`
     are shown to be worse, and `ahead` to be better: in the blocks that they have in common, which
-    are not all where trials have failed. `beaten` are all than which some other is shown to be
-    better.
+    are not all where trials have failed. Of each in `beaten`, some other is shown to be better.
     """
 
     def __init__(

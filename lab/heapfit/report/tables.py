@@ -18,9 +18,9 @@ class Cell:
     """What a cell shows; an empty text where there is no figure."""
 
     text: str = ""
-    is_best: bool = False  # nothing else in its row, or with letters in its column, is better
-    letters: str = ""  # cells of a column that share one are not shown to differ
-    # What only a page has room for.
+    is_best: bool = False  # it stands out: bold, and with letters marked by a star
+    letters: str = ""  # cells of a column that share a letter are not shown to differ
+    # Only a page has room for these.
     interval: str = ""
     p: str = ""
 
