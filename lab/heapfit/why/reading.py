@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +40,7 @@ from heapfit.record import seen_from
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
-_VERY_MANY = 20_000  # mappings: half a second and more
+_MANY, _TOLD_S = 1000, 2.0  # mappings between looks at the clock, and what passes between lines
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
@@ -171,12 +172,13 @@ def _mappings(
     folder: Path, process: Process, progress: Callable[[int], None] | None
 ) -> list[Mapping] | None:
     """Return the mappings of a process; None where they may not be read."""
-    found = []
+    found, told = [], time.monotonic()
     try:
         with (folder / "smaps").open("rb") as file:
             for mapping in parse(file):
                 found.append(mapping)
-                if progress and len(found) % _VERY_MANY == 0:
+                if progress and len(found) % _MANY == 0 and time.monotonic() >= told + _TOLD_S:
+                    told = time.monotonic()
                     progress(len(found))
         return found
     except PermissionError:
