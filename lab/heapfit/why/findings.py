@@ -42,8 +42,8 @@ class Finding:
 
 def findings(reading: Reading, noticed: float = _NOTICED) -> list[Finding]:
     """Return a finding for each cause, the largest first. Limits that are near come before them,
-    what is true of the whole process after them. What cuts across causes is told where it is so
-    large a part of all as `noticed`.
+    what is true of the whole process after them. What cuts across causes is told where it is at
+    least such a part of all as `noticed`.
 
     Those between add up to what is resident and in swap: zeros in huge pages, memory that is free
     and what is given back lazily count for themselves.
@@ -51,7 +51,7 @@ def findings(reading: Reading, noticed: float = _NOTICED) -> list[Finding]:
     # Of its own heap, the ledger tells what of a huge page was never used.
     part = 0.0 if reading.ledger else reading.huge_untouched or 0.0
     is_overshoot = part >= _OVERSHOOT and _is_noticed(reading.huge, reading, noticed)
-    part = part if is_overshoot or not noticed else 0.0
+    part = part if is_overshoot and noticed else 0.0  # An estimate tells no growth.
     lazily = _is_noticed(reading.lazily_freed, reading, noticed)
     free = reading.glibc.main.free * _is_noticed(reading.glibc.main.free, reading, noticed)
     heap = reading.ledger.heap_resident if reading.ledger else 0
