@@ -46,6 +46,9 @@ from heapfit.profile.words import (
 from heapfit.text import capitalised, counted, join_words
 
 NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
+NOT_SHOWN_TO_GROW = (
+    "Nothing is shown to grow in this recording. What was live when it ended is told below."
+)
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
 # A longer command line, such as one with a script in it, tells no more, ...

@@ -148,7 +148,9 @@ _RECORD_WHOLE = [
     "heapfit record -o {whole} -- {command}",
     "heapfit profile {whole}",
 ]
-_RUN = ["heapfit run -- {command}"]
+_RUN = ["heapfit run{background} -- {command}"]
+# A program of one thread gets no second one unasked, and returns memory only while it allocates.
+_BACKGROUND = " --set background=on"
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
@@ -178,7 +180,13 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     )
     return [
         (set_for_glibc if each in _RECORDINGS and "{command}" in each else "")
-        + each.format(pid=pid, command=command, growth=growth, whole=whole)
+        + each.format(
+            pid=pid,
+            command=command,
+            growth=growth,
+            whole=whole,
+            background=_BACKGROUND if reading.threads == 1 else "",
+        )
         for each in texts
     ]
 

@@ -252,9 +252,10 @@ def _dominant(profile: Profile) -> Advice | None:
     first = profile.peak.functions[0] if profile.peak.functions else None
     if first is None or first.share < DOMINANT:
         return None
+    look = "" if _growers_at_the_end(profile) else ", so look there first"
     return none(
         f"{percent(first.share)} of the peak belongs to {first.name}; no allocator makes that "
-        "smaller, so look there first."
+        f"smaller{look}."
     )
 
 
@@ -341,10 +342,13 @@ _HARDLY_FREED = 0.05
 _LEAK_SHARE, _LEAK_OF_PEAK = 0.1, 0.01
 # Few objects grow by chance, but a MiB of them must be no more than a few.
 _LEAK_OBJECTS, _LARGE_OBJECTS = 100, 10
+_KEPT_FREE = 4  # times what lives at the end: so much free memory it keeps from being returned
 _OF_MANY = 0.25  # of all that is live: nobody has more, and all of it grows
 _LEAK_BYTES = 64 * KIB
 # In a sample: a gain that is smaller than so many standard errors may be chance.
-_ERRORS = 2.0
+# Of fewer than some six samples nothing is said.
+_ERRORS, _LEAST_ERRORS = 2.0, 2.5
+_LOSES_NOTHING = 0.1  # of what lives
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
 _THREE_QUARTERS, _OF_ALL_LIVE = 0.75, 0.5
@@ -390,6 +394,8 @@ def _growers_at_the_end(profile: Profile) -> list[Holder]:
     # Of a function that holds other things as well, one line may grow.
     least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
     leaks = profile.leaks
+    if leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes:
+        return []  # What matters is the free memory that this keeps.
     growing = _growers(leaks.functions, least) or _growers(leaks.sites, least)
     risen = _risen(profile)
     return [each for each in growing if _gained(each) * _OF_ALL_LIVE <= risen]
@@ -405,14 +411,19 @@ def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
 def _is_growing(holder: Holder, least: float) -> bool:
     held = holder.amount
     is_large = held.bytes >= MIB
-    # What was there at three quarters of the work and still is cancels out in the difference.
-    changed = max(2 * holder.recent_share - holder.gained_share, holder.gained_share)
-    error = held.bytes_error * math.sqrt(changed)
+    # Of what it had at three quarters of the work it has lost so much since; what is still there
+    # cancels out in the difference, and in its error.
+    lost = max(holder.recent_share - holder.gained_share, 0.0)
+    error = held.bytes_error * math.sqrt(lost + holder.recent_share)
+    # Who loses nothing grows by all it allocates, whatever a sample has of the last quarter.
+    gained = _gained(holder) + (error if lost <= _LOSES_NOTHING else -_ERRORS * error)
+    late = holder.late_share + held.bytes_error / max(held.bytes, 1) * (lost <= _LOSES_NOTHING)
     return (
         holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
-        and holder.late_share >= _GROWS
-        and holder.gained_share >= _GAINED
-        and _gained(holder) >= _ERRORS * error
+        and late >= _GROWS
+        and (holder.gained_share >= _GAINED or lost <= _LOSES_NOTHING)
+        and gained >= (_GAINED * held.bytes if lost <= _LOSES_NOTHING else 0)
+        and held.bytes >= _LEAST_ERRORS * held.bytes_error
         and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
         and held.objects >= (_LARGE_OBJECTS if is_large else _LEAK_OBJECTS)
         and held.bytes >= max(_LEAK_BYTES, least)
@@ -473,19 +484,20 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
             "limit: fix it in the program; no allocator stops its growth."
         )
     grown = _resident_growth(profile) or 0
-    if grown < _ONE_STAYED * growing[-1].amount.bytes:
+    if grown < _ONE_STAYED * min(each.amount.bytes for each in growing):
         return none(
             f"{held}, but resident memory grew by no more than {size(grown)}: blocks that were "
             "allocated before the recording may have been freed in return. Record for longer to "
             "see whether these are freed, too."
         )
-    named = [f"{e.name} ({size(e.amount.bytes)})" for e in growing[:_NAMED]]
+    fitting = sorted(growing, key=lambda each: abs(each.amount.bytes - grown))
+    named = [f"{e.name} ({size(e.amount.bytes)})" for e in fitting[:_NAMED]]
     what = "this may be" if len(growing) == 1 else "one of these may be"
     return mend(
-        f"Resident memory grew by {size(grown)}, and what was allocated during the recording and "
-        f"still live at its end is {size(profile.leaks.amount.bytes)}, most steadily by "
-        f"{join_words(named)}. Some of it has taken the place of older blocks, which the recording "
-        f"does not know: {what} a leak. Record for longer, or from the start, to tell."
+        f"Resident memory grew by {size(grown)} during the recording. These call sites kept what "
+        f"they allocated, the one that fits this growth best first: {join_words(named)}. Some of "
+        f"it may have taken the place of older blocks, which the recording does not know, so "
+        f"{what} a leak. Record for longer, or from the start, to tell."
     )
 
 
@@ -494,7 +506,7 @@ def _grow_together(growing: Sequence[Holder], profile: Profile) -> bool:
     every = profile.leaks.every
     if growing and growing[0].share >= _OF_MANY:
         return False
-    if began_late(profile):
+    if began_late(profile) or profile.leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes:
         return False  # It may have taken the place of older blocks.
     if every is None:
         return _born_evenly(profile)
