@@ -199,6 +199,32 @@ def test_each_rule_fires_on_what_it_is_for(
         assert (found.feature, found.act) == (None, bool(feature))
 
 
+@pytest.mark.parametrize(
+    ("recent", "gained", "error", "is_told"),
+    [
+        (1.0, 0.5, 0.0, True),
+        (1.0, 0.5, 0.3, False),  # a ring that is full: two samples that have nothing in common
+        (0.18, 0.18, 0.2, True),  # nothing was lost: less than a quarter by chance
+        (0.18, 0.18, 0.5, False),
+    ],
+)
+def test_a_gain_in_a_sample_is_set_against_its_error(
+    tmp_path: Path, recent: float, gained: float, error: float, is_told: bool
+) -> None:
+    whole = profile_of(tmp_path / "x", held(*lasting(4000, size=KIB)))
+    first = whole.leaks.functions[0]
+    sampled = changed(
+        first,
+        recent_share=recent,
+        gained_share=gained,
+        late_share=0.38 if recent == gained else 1.0,
+        freed_share=0.5,
+        amount__bytes_error=error * first.amount.bytes,
+    )
+    told = advice(changed(whole, leaks__functions=[sampled], leaks__sites=[], leaks__every=sampled))
+    assert told["end"].act is is_told
+
+
 def test_a_calm_program_needs_nothing(tmp_path: Path) -> None:
     found = advice(server(tmp_path))
     assert " ".join(found) == (

@@ -345,10 +345,10 @@ _LEAK_OBJECTS, _LARGE_OBJECTS = 100, 10
 _KEPT_FREE = 4  # times what lives at the end: so much free memory it keeps from being returned
 _OF_MANY = 0.25  # of all that is live: nobody has more, and all of it grows
 _LEAK_BYTES = 64 * KIB
-# In a sample: a gain that is smaller than so many standard errors may be chance.
-# Of fewer than some six samples nothing is said.
-_ERRORS, _LEAST_ERRORS = 2.0, 2.5
-_LOSES_NOTHING = 0.1  # of what lives
+# In a sample, a gain that is smaller than so many standard errors may be chance, and with a larger
+# relative error, that of some six samples, nothing is said.
+_ERRORS, _LARGEST_ERROR = 2.0, 0.4
+_LOSES_NOTHING = 0.1  # of what it holds
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
 _THREE_QUARTERS, _OF_ALL_LIVE = 0.75, 0.5
@@ -411,19 +411,22 @@ def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
 def _is_growing(holder: Holder, least: float) -> bool:
     held = holder.amount
     is_large = held.bytes >= MIB
-    # Of what it had at three quarters of the work it has lost so much since; what is still there
-    # cancels out in the difference, and in its error.
+    # Of what the holder had at three quarters of the work it has lost so much since. What is still
+    # there cancels out in the gain, and in the gain's error.
     lost = max(holder.recent_share - holder.gained_share, 0.0)
-    error = held.bytes_error * math.sqrt(lost + holder.recent_share)
-    # Who loses nothing grows by all it allocates, whatever a sample has of the last quarter.
-    gained = _gained(holder) + (error if lost <= _LOSES_NOTHING else -_ERRORS * error)
-    late = holder.late_share + held.bytes_error / max(held.bytes, 1) * (lost <= _LOSES_NOTHING)
+    error = held.bytes_error / max(held.bytes, 1)
+    error_of_gain = error * math.sqrt(lost + holder.recent_share)
+    if lost <= _LOSES_NOTHING:
+        # It grows by all that it allocates, of which a sample may have less by chance.
+        late, gained = holder.late_share + error, holder.gained_share + error_of_gain
+        grows = late >= _GROWS and gained >= _GAINED
+    else:
+        least_gain = max(_GAINED, _ERRORS * error_of_gain)
+        grows = holder.late_share >= _GROWS and holder.gained_share >= least_gain
     return (
-        holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
-        and late >= _GROWS
-        and (holder.gained_share >= _GAINED or lost <= _LOSES_NOTHING)
-        and gained >= (_GAINED * held.bytes if lost <= _LOSES_NOTHING else 0)
-        and held.bytes >= _LEAST_ERRORS * held.bytes_error
+        grows
+        and error <= _LARGEST_ERROR
+        and holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
         and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
         and held.objects >= (_LARGE_OBJECTS if is_large else _LEAK_OBJECTS)
         and held.bytes >= max(_LEAK_BYTES, least)
