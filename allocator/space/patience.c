@@ -10,9 +10,9 @@
  * phase that is over is not there when the process needs some for other things.
  *
  * A table that has been copied into a larger one, the next to be asked for, is freed, and the next one will be larger still; a block
- * that was most of the heap is freed at the end of a phase. A program of one thread that then calls no more would keep it for ever, and others until the decay time
- * is over: so its pages go back at once, for less than it took to fill them. A program that soon takes them again, twice, needs such
- * blocks again and again, and keeps them for a minute.
+ * that was most of the heap is freed at the end of a phase. A program of one thread that then calls no more would keep it for ever,
+ * and others until the decay time is over: so its pages go back at once, for less than it took to fill them. A program that soon takes
+ * them again, twice, needs such blocks again and again, and keeps them for a minute.
  */
 #include "state.h"
 

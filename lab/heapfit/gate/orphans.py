@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from heapfit.trial.tree import ProcessTree
+from heapfit.host.proc import children
 
 _SET_CHILD_SUBREAPER = 36  # prctl's
 # A process that is about to end, as a pipe's last often is, gets so long.
@@ -26,7 +26,7 @@ def adopted() -> Iterator[Callable[[], set[int]]]:
 
     They run on afterwards. Where the kernel lists no children, there are none.
     """
-    before = _children()
+    before = set(children(os.getpid()))
     library = ctypes.CDLL(None)
     library.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
@@ -37,16 +37,12 @@ def adopted() -> Iterator[Callable[[], set[int]]]:
 
 def _left(before: set[int]) -> set[int]:
     until = time.monotonic() + _ENDING_S
-    while (found := {each for each in _children() - before if not _reaped(each)}) and (
-        time.monotonic() < until
-    ):
+    while True:
+        begun = set(children(os.getpid())) - before
+        found = {each for each in begun if not _reaped(each)}
+        if not found or time.monotonic() >= until:
+            return found
         time.sleep(_LOOK_S)
-    return found
-
-
-def _children() -> set[int]:
-    own = os.getpid()
-    return {child for parent, child in ProcessTree(own).processes() if parent == own}
 
 
 def _reaped(process: int) -> bool:

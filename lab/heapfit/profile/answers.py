@@ -45,8 +45,8 @@ from heapfit.profile.words import (
 )
 from heapfit.text import capitalised, counted, join_words
 
-NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
-NOT_SHOWN_TO_GROW = (
+_NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
+_NOTHING_GROWS = (
     "Nothing is shown to grow in this recording. What was live when it ended is told below."
 )
 # So many programs' sizes are put into words; the table has more.
@@ -85,6 +85,7 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
             for name, shape in _shapes(profile).items()
         ],
         commands=_commands(profile, trace),
+        nothing_proposed=_NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO,
     )
 
 
@@ -270,20 +271,18 @@ def _holder(profile: Profile) -> list[Fact]:
     when = "at the peak"
     if at_end:
         when = "when the recording ended" if ended_early(profile) else "at the end"
-    named = [
-        Fact(
-            "Held most", bytes_with_error(each.amount), f"{each.name}: {percent(each.share)} {when}"
-        )
-        for each in holders
-        if each.name != UNKNOWN
-    ][:1]
+    first = next((each for each in holders if each.name != UNKNOWN), None)
+    if first is None:
+        return []
+    note = f"{first.name}: {percent(first.share)} {when}"
+    most = Fact("Held most", bytes_with_error(first.amount), note)
     growing = memory.grower(profile)
-    if growing is None or not named or named[0].note.startswith(f"{growing.name}: "):
-        return named
+    if growing is None or growing.name == first.name:
+        return [most]
     late = f"{growing.name}: {percent(growing.late_share)} in the later half of all allocations"
-    # Of a recording that began late, most may have taken the place of blocks from before.
-    steady = [] if began_late(profile) else named
-    return [Fact("Grew", bytes_with_error(growing.amount), late), *steady]
+    grew = Fact("Grew", bytes_with_error(growing.amount), late)
+    # In a recording that began late, most may have taken the place of blocks from before.
+    return [grew] if began_late(profile) else [grew, most]
 
 
 def _short_lived(profile: Profile) -> Fact:

@@ -87,6 +87,7 @@ class Content:
     problems: Sequence[str]
     sections: Sequence[Section]
     commands: Sequence[tuple[str, str]]  # what for, and the line to type
+    nothing_proposed: str  # what to say where no section asks for anything
 
     @property
     def proposals(self) -> list[Section]:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from heapfit.files import write_text
 from heapfit.profile import figures, figures_of_time
-from heapfit.profile.answers import NOTHING_TO_DO, content
+from heapfit.profile.answers import content
 from heapfit.profile.content import Drawing, Section
 from heapfit.profile.flames.tree import Tree
 from heapfit.profile.model import Profile
@@ -73,7 +73,7 @@ def page(profile: Profile, trace: str = "TRACE", against: Against | None = None)
         facts=shown.facts,
         problems=shown.problems,
         proposals=shown.proposals,
-        nothing_proposed=NOTHING_TO_DO,
+        nothing_proposed=shown.nothing_proposed,
         sections=[(section, _places(section, profile, store)) for section in shown.sections],
         commands=shown.commands,
     )

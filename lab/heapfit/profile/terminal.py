@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from heapfit.profile.advice import ended_early
-from heapfit.profile.answers import NOT_SHOWN_TO_GROW, NOTHING_TO_DO, content
+from heapfit.profile.answers import content
 from heapfit.profile.content import Cell, Content, Fact, Section, Table
 from heapfit.profile.model import Profile
 from heapfit.report.terminal_text import (
@@ -42,7 +42,7 @@ def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: boo
     _print_head(shown, console)
     _print_facts(shown.facts, console)
     _print_list("What this recording lacks", shown.problems, console)
-    _print_proposals(shown, console, NOT_SHOWN_TO_GROW if ended_early(profile) else NOTHING_TO_DO)
+    _print_proposals(shown, console)
     always = (*_ALWAYS_TOLD, *(["end"] if ended_early(profile) else []))
     told = [e for e in shown.sections if every or e.advice.act or e.name in always]
     for section in told:
@@ -80,7 +80,7 @@ def _print_facts(facts: Sequence[Fact], console: Console) -> None:
     console.print(made)
 
 
-def _print_proposals(shown: Content, console: Console, otherwise: str) -> None:
+def _print_proposals(shown: Content, console: Console) -> None:
     """Name what is to be done, each with the sections below that say why."""
     sections: dict[str, list[str]] = {}
     for each in shown.proposals:
@@ -95,7 +95,7 @@ def _print_proposals(shown: Content, console: Console, otherwise: str) -> None:
         when = "When that is mended, worth a try" if own else "Worth a try"
         print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
     if not shown.proposals:
-        print_line(console, otherwise, style="bold")
+        print_line(console, shown.nothing_proposed, style="bold")
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:

@@ -394,11 +394,21 @@ def _growers_at_the_end(profile: Profile) -> list[Holder]:
     # Of a function that holds other things as well, one line may grow.
     least = 0 if ended_early(profile) else _LEAK_OF_PEAK * profile.peak.amount.bytes
     leaks = profile.leaks
-    if leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes:
-        return []  # What matters is the free memory that this keeps.
+    if _matters_by_what_it_pins(profile):
+        return []
     growing = _growers(leaks.functions, least) or _growers(leaks.sites, least)
-    risen = _risen(profile)
-    return [each for each in growing if _gained(each) * _OF_ALL_LIVE <= risen]
+    return [each for each in growing if not _replaces_others(each, profile)]
+
+
+def _matters_by_what_it_pins(profile: Profile) -> bool:
+    """Whether what lives at the end is little beside the free memory that live blocks keep."""
+    return profile.leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes
+
+
+def _replaces_others(holder: Holder, profile: Profile) -> bool:
+    """Whether a holder has gained more than all that is live rose by in the same time."""
+    gained = holder.gained_share * holder.amount.bytes
+    return gained * _OF_ALL_LIVE > sum(_rise(each.course) for each in profile.recordings)
 
 
 def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
@@ -433,16 +443,8 @@ def _is_growing(holder: Holder, least: float) -> bool:
     )
 
 
-def _gained(holder: Holder) -> float:
-    return holder.gained_share * holder.amount.bytes
-
-
-def _risen(profile: Profile) -> int:
-    """Return by how many bytes all that is live rose in the last quarter of the work."""
-    return sum(_rise(each.course) for each in profile.recordings)
-
-
 def _rise(course: Course) -> int:
+    """Return by how many bytes all that is live rose in the last quarter of the work."""
     worked = list(accumulate(course.allocations))
     if not worked:
         return 0
@@ -509,15 +511,16 @@ def _grow_together(growing: Sequence[Holder], profile: Profile) -> bool:
     every = profile.leaks.every
     if growing and growing[0].share >= _OF_MANY:
         return False
-    if began_late(profile) or profile.leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes:
-        return False  # It may have taken the place of older blocks.
+    # In a recording that began late, it may have taken the place of older blocks.
+    if began_late(profile) or _matters_by_what_it_pins(profile):
+        return False
     if every is None:
         return _born_evenly(profile)
     least = _LEAK_OF_PEAK * profile.peak.amount.bytes
     return (
         every.late_share <= _STEADY
         and _is_growing(every, least)
-        and _gained(every) * _OF_ALL_LIVE <= _risen(profile)
+        and not _replaces_others(every, profile)
     )
 
 
@@ -540,7 +543,7 @@ def _even_growth(profile: Profile) -> str:
 def _no_leak(site: Holder, profile: Profile) -> str:
     """Why a site whose blocks are of the later half does not look like a leak."""
     late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
-    if _gained(site) * _OF_ALL_LIVE > _risen(profile):
+    if _replaces_others(site, profile):
         return (
             f"No sign of a leak: {late} of all allocations, but all that was live together did not "
             "grow meanwhile, as where blocks take the place of others."
