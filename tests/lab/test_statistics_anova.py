@@ -10,7 +10,7 @@ from design_data import Levels, grid, simulated, table
 from heapfit.findings import Analysis, AnovaRow
 from heapfit.records import Study, Trial, TrialStatus
 from heapfit.statistics import analyse, read
-from heapfit.statistics.anova import anova, partial_eta_squared
+from heapfit.statistics.anova import _row, anova, partial_eta_squared
 from heapfit.statistics.linear_model import FactorialModel, Fit, fullest_model
 from heapfit.statistics.observations import figures_of, sample
 from heapfit.statistics.transform import forward
@@ -120,6 +120,13 @@ def test_the_interval_of_eta_squared_is_that_of_the_noncentral_f(
     estimate, *bounds = partial_eta_squared(f, df, error, df + error + 1)
     assert estimate == pytest.approx(f * df / (f * df + error))
     assert bounds == pytest.approx([low, high], rel=1e-5)
+
+
+def test_a_sum_of_squares_that_rounding_takes_below_zero_is_zero() -> None:
+    fit = fitted(npk())
+    row = _row("block", 1, -1e-9 * fit.sum_sq, fit)
+    assert (row.sum_sq, row.f, row.p) == (0.0, 0.0, 1.0)
+    assert (row.eta_sq, row.eta_sq_low, row.eta_sq_high) == (0.0, 0.0, 0.0)
 
 
 SIZES = {"cores": ["1", "2"], "size": ["s", "m", "l"]}

@@ -72,14 +72,15 @@ def _sum_sq(fit: Fit, term: Term) -> float:
 
 def _row(source: str, df: int, sum_sq: float, fit: Fit) -> AnovaRow:
     residual_df = fit.model.residual_df
-    f = sum_sq / df / fit.variance
+    sum_sq = float(np.maximum(sum_sq, 0.0))  # A difference, which rounding may take below 0.
+    f = float(np.divide(sum_sq, df * fit.variance))
     eta_sq, low, high = partial_eta_squared(f, df, residual_df, fit.model.n)
     return AnovaRow(
         source=source,
         df=df,
         sum_sq=sum_sq,
         f=f,
-        p=float(fdtrc(df, residual_df, max(f, 0.0))),  # less than 0 is rounding
+        p=float(fdtrc(df, residual_df, f)),
         df_error=residual_df,
         eta_sq=eta_sq,
         eta_sq_low=low,
