@@ -3,7 +3,8 @@
  *
  * A thread keeps its ring to its very end. What the C library calls last of a thread's are its destructors of
  * thread-specific data, ours among them, in no order that helps; and behind them it frees memory of its own. So our
- * destructor only says that the thread is about to end, and another takes the ring when the kernel no longer knows the thread.
+ * destructor only says that the thread is about to end, and the recorder's thread takes the ring away when the kernel no longer
+ * knows the owner. The program's threads do not ask the kernel: they may be behind a filter that ends the process for tgkill.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -27,26 +28,13 @@ static struct {
     size_t count; /* under it: rings in the list */
 } rings;
 
-/* ---- whose a ring is: under the lock ------------------------------------------------------------------------------------- */
+/* ---- whose a ring is: under the lock; only the recorder's thread makes it nobody's -------------------------------------------- */
 
-/* Whether nobody will write into it any more, and nothing is in it. `thorough`: looks also at those whose thread has not said
- * goodbye. */
-static bool ring_is_free(const struct record_ring *ring, bool thorough)
-{
-    uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
-    /* Acquire: pairs with the release of the recorder's thread, which has read the events and whose they are. */
-    if (atomic_load_explicit(&ring->tail, memory_order_acquire) != head) return false;
-    /* Relaxed, both: written under the lock, or by a thread that has it still; then we find out below. */
-    int32_t tid = atomic_load_explicit(&ring->tid, memory_order_relaxed);
-    if (tid == 0) return true;
-    if (!thorough && !atomic_load_explicit(&ring->left, memory_order_relaxed)) return false;
-    return !platform_thread_exists(tid) || tid == platform_thread_number(); /* its number is ours by now */
-}
-
-static struct record_ring *ring_find(bool thorough)
+static struct record_ring *ring_find(void)
 {
     struct record_ring *ring = atomic_load_explicit(&record_rings, memory_order_relaxed); /* only we write */
-    while (ring != NULL && !ring_is_free(ring, thorough)) ring = ring->next;
+    /* Acquire: pairs with the release in rings_reclaim: its events have been read. */
+    while (ring != NULL && atomic_load_explicit(&ring->tid, memory_order_acquire) != 0) ring = ring->next;
     return ring;
 }
 
@@ -75,12 +63,9 @@ static void ring_call(void)
     writer_wake();
 }
 
-/* Threads that never said goodbye are rare (raw clone, no key left), and asking about all takes a system call for each: it is
- * done whenever there are twice as many as the last time. */
 static struct record_ring *ring_find_or_make(void)
 {
-    struct record_ring *ring = ring_find(false);
-    if (ring == NULL && is_power_of_two(rings.count)) ring = ring_find(true);
+    struct record_ring *ring = ring_find();
     if (ring != NULL) return ring;
     ring_call();
     return ring_make();

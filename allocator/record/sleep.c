@@ -60,7 +60,7 @@ void writer_wait(struct record_ring *ring)
         writer_wake();
         platform_wait(&ring->waiting, 1, LOOK_MS * 1000);
         if (has_room(ring)) break;
-        if (ours && !writer_thread_exists()) break;
+        if (ours && !writer_works()) break;
     }
     atomic_store_explicit(&ring->waiting, 0, memory_order_relaxed); /* who still sees the 1 wakes nobody */
     if (!has_room(ring)) recording_give_up();

@@ -305,6 +305,34 @@ void streams_begin(void)
     }
 }
 
+/* Whether the ring's thread has ended and all its events have been taken; `thorough`: looks also at threads that have not said
+ * goodbye. The kernel is asked first: a thread that it does not know writes no more. */
+static bool ring_is_over(const struct record_ring *ring, int32_t tid, bool thorough)
+{
+    if (!thorough && !atomic_load_explicit(&ring->left, memory_order_relaxed)) return false; /* a hint */
+    if (platform_thread_exists(tid)) return false;
+    /* Acquire: as in ring_take. Relaxed: only we write it. */
+    return atomic_load_explicit(&ring->head, memory_order_acquire) ==
+           atomic_load_explicit(&ring->tail, memory_order_relaxed);
+}
+
+/* Make the rings of threads that have ended nobody's. Threads that never said goodbye are rare (raw clone, no key left), and asking
+ * about all takes a system call for each: it is done whenever there are twice as many rings as the last time. */
+static void rings_reclaim(void)
+{
+    static size_t thorough_at;
+    size_t count = 0;
+    for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) count++;
+    bool thorough = count >= 2 * thorough_at;
+    if (thorough) thorough_at = count;
+    for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
+        /* Relaxed: a thread that takes the ring meanwhile finds it nobody's, and so do we. */
+        int32_t tid = atomic_load_explicit(&ring->tid, memory_order_relaxed);
+        /* Release: the events have been read. No thread takes a ring that is somebody's, so it is still that one's. */
+        if (tid != 0 && ring_is_over(ring, tid, thorough)) atomic_store_explicit(&ring->tid, 0, memory_order_release);
+    }
+}
+
 uint64_t streams_take(void)
 {
     uint64_t complete = UINT64_MAX;
@@ -314,6 +342,7 @@ uint64_t streams_take(void)
         uint64_t until = ring_take(ring);
         if (until < complete) complete = until;
     }
+    rings_reclaim();
     return complete;
 }
 

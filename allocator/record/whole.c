@@ -70,7 +70,7 @@ static void make_whole(const char *why)
     for (struct patience patience = patience_of(FINISH_MS); !is_over(&patience);) {
         if (recording_is_stuck()) return; /* that was long enough */
         uint32_t served = atomic_load_explicit(&whole.served, memory_order_relaxed); /* is_served looks again */
-        if (is_served(want) || !recording_is_busy() || !writer_thread_exists()) return;
+        if (is_served(want) || !recording_is_busy() || !writer_works()) return;
         platform_wait(&whole.served, served, LOOK_MS * 1000);
     }
 }

@@ -10,12 +10,13 @@
 #include <poll.h>
 #include <unistd.h>
 
-/*     number, ready:    none, 0 ──P: writer_start, R: run──► R's, 0 ──R: say_ready──► R's, 1
+/*     number, ready:    none, 0 ──P: writer_start, R: run──► R's, 0 ──R: say_ready──► R's, 1 ──R: run──► R's, over
  */
 static struct {
     _Atomic(int32_t) process; /* whose R is; 0: nobody's. Written before R is */
     _Atomic(int32_t) number; /* R's; 0: none. Written before P goes on from writer_start */
     _Atomic(uint32_t) ready; /* 1: R has begun to record, or found that it cannot */
+    _Atomic(bool) over; /* R does nothing more, and is about to end */
     _Atomic(const char *) why; /* R is to end; told with leave_now */
 } thread;
 
@@ -107,6 +108,7 @@ static void run(void *begin)
     while (prepared && !leave_is_decided()) (record_file.open ? record : rest)();
     const char *why = atomic_load_explicit(&thread.why, memory_order_relaxed); /* see leave_is_decided */
     recording_end(why == NULL ? "exit" : why);
+    atomic_store_explicit(&thread.over, true, memory_order_relaxed); /* who waits for R looks again and again */
 }
 
 /* ---- P -------------------------------------------------------------------------------------------------------------------- */
@@ -121,6 +123,12 @@ bool writer_listens(void)
     return server.listener >= 0; /* told with `ready` */
 }
 
+bool writer_works(void)
+{
+    return atomic_load_explicit(&thread.number, memory_order_relaxed) != 0 &&
+           !atomic_load_explicit(&thread.over, memory_order_relaxed);
+}
+
 bool writer_thread_exists(void)
 {
     int32_t number = atomic_load_explicit(&thread.number, memory_order_relaxed); /* the kernel is asked about it */
@@ -132,6 +140,7 @@ void writer_start(bool begin)
     enum { START_MS = 5000 }; /* the file may be on a disk that does not answer; the program starts all the same */
     static const char at_once;
     recording_prepare();
+    atomic_store_explicit(&thread.over, false, memory_order_relaxed); /* R is not there yet */
     atomic_store_explicit(&thread.process, getpid(), memory_order_relaxed);
     if (!platform_thread_start("heapfit-record", run, begin ? (void *)&at_once : NULL, false)) {
         if (!record_settings.quiet) platform_message("no recording: the thread for it cannot be started");

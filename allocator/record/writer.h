@@ -6,7 +6,8 @@
  * A P that waits for R may hold any lock there is: malloc's caller may be the dynamic linker, or another allocator. So R takes no
  * lock, allocates nothing, and calls nothing that might. And it may be gone (it is not copied to a child that was made
  * without fork's handlers), or stuck (a disk that does not answer): all waits end after some time, and then nothing is recorded any
- * more. The program must not notice: R takes no signal, and has a table of descriptors of its own.
+ * more. The program must not notice: R takes no signal, and has a table of descriptors of its own. P makes no system call, while it
+ * allocates, that a program of one thread with malloc would not make: futex, clock_gettime, getpid, gettid, mmap and mprotect.
  *
  * They meet in five machines of a word or two. Each has a file, a struct that is seen there alone, and its drawing beside that:
  *
@@ -56,6 +57,9 @@ ALWAYS_INLINE bool is_over(struct patience *patience)
 
 /* writer.c. P: */
 bool writer_is_ours(void); /* R is of this process, not of the one that this is a copy or a child of vfork of */
+/* R has not ended, as far as it has said so. To ask the kernel takes tgkill, for which a filter may end the process: that is for
+ * those who wait for the thread itself to be gone. */
+bool writer_works(void);
 bool writer_thread_exists(void);
 bool writer_listens(void); /* for who tells it what to do */
 bool writer_end(const char *why); /* R ends, and with it a recording; another may be started. false: it is stuck */

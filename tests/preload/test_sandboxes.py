@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from checking import check_same_with_and_without
 from comparison import Program
+from heapfit import paths
 from subjects import compiled, run
 from test_programs import PROGRAMS
+from trace_file import read_trace
 
 pytestmark = pytest.mark.full
 
@@ -58,6 +60,24 @@ def test_a_program_that_confines_itself_may_leave_out_all_calls_but_those_that_a
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_the_recorder_makes_few_calls_in_a_thread_that_confines_itself(tmp_path: Path) -> None:
+    """Those of the C library's malloc, and what record/writer.h says, though the thread waits."""
+    program = compiled("confined.c", tmp_path)
+    numbers = numbers_of_calls()
+    of_malloc = {"brk", "getrandom", "madvise", "mmap", "mprotect", "mremap", "munmap"}
+    of_recorder = {"clock_gettime", "futex", "getpid", "gettid"}
+    calls = of_malloc | of_recorder | {"write", "exit_group"}
+    file = tmp_path / "trace.hft"
+    slow = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=write:delay_enter=100000"]
+    recorded = ["-E", f"LD_PRELOAD={paths.library('record')}", "-E", f"HEAPFIT_RECORD={file}"]
+    words = [program, "alone", *(str(numbers[call]) for call in sorted(calls))]
+    done = run(*slow, "-e", "trace=write", *recorded, *words)
+    if done.returncode == NO_FILTER:
+        pytest.skip("here no filter can be installed")
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    assert read_trace(file).end["why"] == "exit"
 
 
 EVERYTHING = (

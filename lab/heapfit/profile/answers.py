@@ -18,6 +18,7 @@ from heapfit.profile.advice import (
     began_late,
     calls,
     ended_early,
+    largest,
     memory,
     none,
     placement,
@@ -115,11 +116,6 @@ def _shapes(profile: Profile) -> dict[str, _Shape]:
         return {"memory": _SHAPES["memory"]}  # Of nothing, no section says anything.
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
     return shapes | {"end": _OF_A_PART} if ended_early(profile) else shapes
-
-
-def largest(profile: Profile) -> Recording:
-    """The recording with the highest peak."""
-    return max(profile.recordings, key=lambda each: each.peak.bytes)
 
 
 # ----------------------------------------------------------------------- the head

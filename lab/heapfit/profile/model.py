@@ -242,6 +242,9 @@ class Part(Record):
     name: str
     amount: Amount
     share: float  # of the whole's bytes
+    chain: tuple[
+        str, ...
+    ] = ()  # of a call site: its calls, innermost first, of which `name` has a few
 
 
 class SizePart(Record):
@@ -261,6 +264,7 @@ class Holder(Record):
     young_share: float  # likewise, of the last tenth
     gained_share: float  # by which it holds more than after three quarters of all allocations
     freed_share: float = 1.0  # of all its blocks, those that are not live then
+    chain: tuple[str, ...] = ()  # of a call site, as in Part
 
 
 class Peak(Record):
@@ -286,6 +290,7 @@ class PinningSite(Record):
     share: float  # of what all blocks hold
     amount: Amount  # its live blocks
     mean_age_ns: float  # of these, at that moment
+    chain: tuple[str, ...] = ()  # as in Part
 
 
 class Pinned(Record):

@@ -51,8 +51,9 @@ def recordings(profile: Profile) -> Table | None:
 
 def program(recording: Recording) -> str:
     """Return the name by which a recorded process is known: as it was called, since one file may
-    be several programs."""
-    called = recording.arguments[0] if recording.arguments else ""
+    be several programs; of a process that has given itself a title, what stands before a colon, as
+    in `php-fpm: pool www`."""
+    called = recording.arguments[0].partition(": ")[0] if recording.arguments else ""
     return Path(called).name or Path(recording.program).name or recording.name
 
 
@@ -71,7 +72,7 @@ def peak(profile: Profile) -> Table | None:
     }
     label = "Allocated by" if profile.peak.sites else "Allocated by the thread"
     parts = (profile.peak.sites or profile.peak.threads)[:_MOST_BESIDE]
-    return _by_place(label, [each.name.split(_WITHIN) for each in parts], parts, columns)
+    return _by_place(label, [each.chain or [each.name] for each in parts], parts, columns)
 
 
 def pinned(profile: Profile) -> Table | None:
@@ -84,7 +85,7 @@ def pinned(profile: Profile) -> Table | None:
         "Mean age": lambda each: Cell(span(each.mean_age_ns), each.mean_age_ns),
     }
     parts = profile.pinned.sites[:_MOST_BESIDE]
-    return _by_place("Allocated by", [each.name.split(_WITHIN) for each in parts], parts, columns)
+    return _by_place("Allocated by", [each.chain or [each.name] for each in parts], parts, columns)
 
 
 def sizes(profile: Profile) -> Table | None:
@@ -284,7 +285,7 @@ def end(profile: Profile) -> Table | None:
     sites = profile.leaks.sites[:_MOST_BESIDE]
     if sites:
         return _by_place(
-            "Allocated by", [each.name.split(_WITHIN) for each in sites], sites, by_site
+            "Allocated by", [each.chain or [each.name] for each in sites], sites, by_site
         )
     return _table(sorted(profile.leaks.sizes, key=lambda each: -each.amount.bytes), by_size)
 
@@ -342,14 +343,39 @@ def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[
     found = list(labels)
     for label in {label for label in labels if labels.count(label) > 1}:
         rows = [index for index, each in enumerate(labels) if each == label]
-        levels = list(zip_longest(*(chains[row] for row in rows), fillvalue=""))
-        calls = max(levels, key=lambda each: len(set(each)), default=())
-        if len(set(calls)) > 1:
-            at = levels.index(calls)
-            for row, call in zip(rows, calls, strict=True):
-                calls_it = call if label in chains[row][:at] else None
-                pair = [label, calls_it] if calls_it else [call, label]
-                found[row] = _WITHIN.join(pair) if call not in ("", label) else label
+        found_apart = _apart_within(label, [chains[row] for row in rows])
+        for row, each in zip(rows, found_apart, strict=True):
+            found[row] = each
+    return found
+
+
+def _apart_within(label: str, chains: Sequence[Sequence[str]]) -> list[str]:
+    """Return the label with the call in which most of these chains differ, and those that share it
+    with another one.
+
+    >>> _apart_within("f", [["f", "g", "a"], ["f", "g", "b"], ["f", "h", "c"], ["f", "h", "c"]])
+    ['f < a', 'f < b', 'f < c', 'f < c']
+    >>> _apart_within("f", [["f", "g", "a", "x"], ["f", "g", "a", "y"], ["f", "h", "b", "x"]])
+    ['f < x', 'f < y', 'f < h']
+    """
+    levels = list(zip_longest(*chains, fillvalue=""))
+    calls = max(levels, key=lambda each: len(set(each)), default=())
+    if len(set(calls)) <= 1:
+        return [label] * len(chains)
+    at = levels.index(calls)
+    found = [label] * len(chains)
+    for call in set(calls):
+        alike = [row for row, each in enumerate(calls) if each == call]
+        within = [chains[row] for row in alike]
+        if len(set(map(tuple, within))) > 1:
+            names = _apart_within(label, within)
+        elif call in ("", label):
+            names = [label] * len(alike)
+        else:
+            pair = [label, call] if label in within[0][:at] else [call, label]
+            names = [_WITHIN.join(pair)] * len(alike)
+        for row, each in zip(alike, names, strict=True):
+            found[row] = each
     return found
 
 

@@ -92,7 +92,7 @@ def _print_proposals(shown: Content, console: Console) -> None:
     for sentence in own:
         print_line(console, visible(f"In the program: {sentence}"), style="bold")
     if named:
-        when = "When that is mended, worth a try" if own else "Worth a try"
+        when = "Also worth a try" if own else "Worth a try"
         print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
     if not shown.proposals:
         print_line(console, shown.nothing_proposed, style="bold")

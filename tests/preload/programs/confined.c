@@ -1,5 +1,6 @@
 /* A program that puts itself, with all its threads, behind a filter that kills for each system call that is not named, and then only
- * allocates and frees: confined NUMBER... Its own calls must be among those that are named. */
+ * allocates and frees: confined NUMBER... Its own calls must be among those that are named. With `alone`, it is of one thread as far
+ * as it knows, confines that one, and ends by exit: confined alone NUMBER... */
 #include "system.h"
 
 enum { CALLS_MAX = 100, THREADS = 2, HELD = 256, STEPS = 60000 };
@@ -42,29 +43,34 @@ static void *live(void *argument)
     return NULL;
 }
 
-static void confine(int count, char **words)
+static void confine(unsigned flags, int count, char **words)
 {
     struct sock_filter rules[2 * CALLS_MAX + 2];
     unsigned short length = 0;
     rules[length++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (int i = 1; i < count && i < CALLS_MAX; i++) {
+    for (int i = 0; i < count && i < CALLS_MAX; i++) {
         rules[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)atoi(words[i]), 0, 1);
         rules[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     }
     rules[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
     struct sock_fprog program = {.len = length, .filter = rules};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0)
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) != 0)
         exit(77);
 }
 
 int main(int count, char **words)
 {
     pthread_t thread;
+    if (count > 1 && strcmp(words[1], "alone") == 0) {
+        confine(0, count - 2, words + 2);
+        work(7);
+        exit(write(STDOUT_FILENO, "done\n", 5) != 5);
+    }
     for (size_t i = 0; i < THREADS; i++)
         if (pthread_create(&thread, NULL, live, (void *)i) != 0) return 1;
     while (begun < THREADS) continue;
-    confine(count, words);
+    confine(SECCOMP_FILTER_FLAG_TSYNC, count - 1, words + 1);
     confined = 1;
     work(7);
     while (done < THREADS) continue;

@@ -73,6 +73,11 @@ def sampled(recordings: Iterable[Recording]) -> bool:
     return any(each.sample for each in recordings)
 
 
+def largest(profile: Profile) -> Recording:
+    """The recording with the highest peak."""
+    return max(profile.recordings, key=lambda each: each.peak.bytes)
+
+
 def ended_early(profile: Profile) -> bool:
     """Whether one of the recordings ended before its program, which might have freed more."""
     return any(each.ended_early for each in profile.recordings)

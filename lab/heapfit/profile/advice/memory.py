@@ -18,6 +18,7 @@ from heapfit.profile.advice import (
     do,
     ended_early,
     given,
+    largest,
     mend,
     none,
     replayed,
@@ -120,7 +121,7 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
     hidden = hiding(recording.program, recording.environment)
     if hidden is not None:
         return do(
-            hidden.variable or "the interpreter",
+            hidden.variable or "the runtime's own tools",
             f"{beyond} and recorded; {hidden.keeps}, so {hidden.instead} before you try another "
             "allocator.",
         )
@@ -220,15 +221,15 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} in the end, of which "
         f"{percent(first.late_share)} came in the later half of all allocations; it was freed as "
-        "the program ended. In a service this is a leak or a cache without a limit: fix it in the "
-        "program; no allocator stops its growth."
+        "the program ended. In a program that builds up a result and ends, this is normal. In a "
+        "service it is a leak or a cache without a limit: fix it in the program; no allocator "
+        "stops its growth."
     )
 
 
 def _freed_at_its_end(profile: Profile) -> Holder | None:
     """Return who grows steadily in a program that frees it as it ends."""
-    largest = max(profile.recordings, key=lambda each: each.peak.bytes)
-    if ended_early(profile) or not _is_freed_at_its_end(largest):
+    if ended_early(profile) or not _is_freed_at_its_end(largest(profile)):
         return None
     steady = [each for each in profile.peak.functions if each.late_share <= _STEADY]
     return next(iter(_growers(steady)), None)
@@ -357,11 +358,15 @@ _THREE_QUARTERS, _OF_ALL_LIVE = 0.75, 0.5
 # several may have grown where resident memory grew by this part of the smallest.
 _ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
 _NAMED = 3
+# What is left by a program that ends sooner matters from this part of its resident memory on.
+_SOON_NS, _MATTERS = 60 * S, 0.05
 
 
 def end(profile: Profile, trace: str) -> Advice:
     leaks = profile.leaks
     growing = _growers_at_the_end(profile)
+    if growing and _is_little(growing[0], profile):
+        return none(_little(growing[0], profile))
     if _grow_together(growing, profile):
         return mend(_even_growth(profile))
     if growing:
@@ -468,6 +473,23 @@ def _all_stayed(profile: Profile) -> bool:
     """Whether what lives at the end has not taken the place of blocks from before the recording."""
     grown = _resident_growth(profile)
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
+
+
+def _is_little(holder: Holder, profile: Profile) -> bool:
+    """Whether a program that soon ends leaves so little that it matters only to one that does not
+    end."""
+    if ended_early(profile) or profile.totals.duration_ns >= _SOON_NS:
+        return False
+    return holder.amount.bytes < _MATTERS * (largest(profile).resident_most or 0)
+
+
+def _little(holder: Holder, profile: Profile) -> str:
+    return (
+        f"{holder.name} still holds {size(holder.amount.bytes)} at the end, and "
+        f"{percent(holder.late_share)} of it came in the later half of all allocations. Beside "
+        f"{size(largest(profile).resident_most or 0)} of resident memory that is little for a "
+        "program that ends so soon. In a service, record for longer: there it may be a leak."
+    )
 
 
 def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:

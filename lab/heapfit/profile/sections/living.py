@@ -6,6 +6,8 @@ freed, when it was born. A cache fills early, a leak goes on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from heapfit.profile.bins import size_power
 from heapfit.profile.model import Holder, Leaks, Part, Peak, SizePart
 from heapfit.profile.sections import sites
@@ -61,7 +63,10 @@ def peak(tally: Tally) -> Peak:
             [_part(names[key], row[PEAK:], of) for key, row in threads.items()], THREADS_TOLD
         ),
         sites=_leading(
-            [_part(sites.name(key), row[sites.PEAK :], of) for key, row in sites.rows(tally)],
+            [
+                _part(sites.name(key), row[sites.PEAK :], of, key[1])
+                for key, row in sites.rows(tally)
+            ],
             SITES_TOLD,
         ),
         functions=_functions(tally, sites.PEAK, sites.OF_PEAK),
@@ -82,7 +87,7 @@ def end(tally: Tally) -> Leaks:
         share=share(everything[END + 1], everything[1]),
         sizes=_by_power(tally, END),
         sites=[
-            _holder(sites.name(key), row, everything[END + 1], sites.END, sites.OF_END)
+            _holder(sites.name(key), row, everything[END + 1], sites.END, sites.OF_END, key[1])
             for key, row in living[:SITES_TOLD]
         ],
         functions=_functions(tally, sites.END, sites.OF_END),
@@ -103,7 +108,7 @@ def _every(tally: Tally) -> Holder | None:
     return _holder("", row, row[sites.END + 1], sites.END, sites.OF_END) if row[0] else None
 
 
-def _holder(name: str, row: Row, of: int, at: int, born: int) -> Holder:
+def _holder(name: str, row: Row, of: int, at: int, born: int, chain: Sequence[str] = ()) -> Holder:
     live = row[at + 1]
     return Holder(
         name=name,
@@ -114,6 +119,7 @@ def _holder(name: str, row: Row, of: int, at: int, born: int) -> Holder:
         young_share=share(row[born + sites.YOUNG], live) or 0.0,
         gained_share=max(share(live - row[sites.BEFORE], live) or 0.0, 0.0),
         freed_share=share(row[0] - row[at], row[0]) or 0.0,
+        chain=tuple(chain),
     )
 
 
@@ -134,5 +140,6 @@ def _leading(parts: list[Part], most: int) -> list[Part]:
     return sorted(parts, key=lambda part: (-part.amount.bytes, part.name))[:most]
 
 
-def _part(name: str, row: Row, of: int) -> Part:
-    return Part(name=name, amount=amount(row), share=share(row[1], of) or 0.0)
+def _part(name: str, row: Row, of: int, chain: Sequence[str] = ()) -> Part:
+    found = share(row[1], of) or 0.0
+    return Part(name=name, amount=amount(row), share=found, chain=tuple(chain))

@@ -99,6 +99,7 @@ def finish(tally: Tally) -> Pinned:
 def _site(key: Key, row: tuple[int, ...], of: int) -> PinningSite:
     return PinningSite(
         name=sites.name(key),
+        chain=key[1],
         bytes=row[HELD],
         share=share(row[HELD], of) or 0.0,
         amount=amount(row),

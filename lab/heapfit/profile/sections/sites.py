@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from heapfit.profile.model import SMALL_BYTES, UNKNOWN, Site, Sites
@@ -121,7 +122,11 @@ def _key(site: int, frames: dict[int, tuple[int, Frame]], changed: Collection[st
 def name(key: Key) -> str:
     """Return what to call a site where there is no room for its chain."""
     _, chain = key
-    return " < ".join(chain[:3]) if chain else UNKNOWN
+    return _shown(chain)
+
+
+def _shown(chain: Sequence[str]) -> str:
+    return " < ".join(chain[:3]) or UNKNOWN
 
 
 def function(call: str = "") -> str:
@@ -158,31 +163,35 @@ def by_function(tally: Tally, at: int) -> list[tuple[str, Row]]:
     of = sum(row[at + 1] for _, row in rows(tally))
     large = [(key, row) for key, row in rows(tally) if row[at] and row[at + 1] >= _ADDED * of]
     large.sort(key=lambda item: (-item[1][at + 1], item[0]))
-    groups: defaultdict[Hashable, list[tuple[Key, str, Row]]] = defaultdict(list)
+    groups: defaultdict[Hashable, list[tuple[Key, Sequence[str], Row]]] = defaultdict(list)
     chains = without_wrappers([chain for (_, chain), _ in large])
     for (key, row), chain in zip(large, chains, strict=True):
         call = chain[0] if chain else ""
         placed = _CALL.fullmatch(call)
-        groups[placed.group("function", "file") if placed else call].append((key, call, row))
+        groups[placed.group("function", "file") if placed else call].append((key, chain, row))
     found = []
     for group in groups.values():
-        first, call, most = group[0]
+        first, _, most = group[0]
         row = add_up((each for _, _, each in group), WIDTH)
         alone = most[at + 1] >= _NEARLY_ALL * row[at + 1]
-        found.append((name(first) if alone else _lines([each for _, each, _ in group]), row))
+        found.append((name(first) if alone else _together([each for _, each, _ in group]), row))
     return sorted(found, key=lambda item: (-item[1][at + 1], item[0]))
 
 
-def _lines(calls: Sequence[str]) -> str:
-    """Return one name for calls from one function.
+def _together(chains: Sequence[Sequence[str]]) -> str:
+    """Return one name for chains that begin in one function.
 
-    >>> _lines(["load (a.py:9)", "load (a.py:7, dict)", "load (a.py:9)"])
+    >>> _together([["load (a.py:9)", "f"], ["load (a.py:7, dict)", "f"], ["load (a.py:9)", "g"]])
     'load (a.py, lines 7 and 9)'
+    >>> _together([["new", "grow", "push"], ["new", "grow", "insert"]])
+    'new < grow'
     """
-    placed = [each for each in map(_CALL.fullmatch, calls) if each]
+    placed = [each for chain in chains for each in [_CALL.fullmatch("".join(chain[:1]))] if each]
     lines = sorted({int(each["line"]) for each in placed})
     if len(lines) < 2:
-        return calls[0]
+        levels = zip(*chains, strict=False)
+        shared = takewhile(lambda calls: len(set(calls)) == 1, levels)
+        return _shown([calls[0] for calls in shared] or chains[0][:1])
     more = [f"{len(lines) - _LINES_NAMED} more"] if len(lines) > _LINES_NAMED else []
     named = join_words([*map(str, lines[:_LINES_NAMED]), *more])
     return f"{placed[0]['function']} ({placed[0]['file']}, lines {named})"
