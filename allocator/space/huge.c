@@ -224,17 +224,19 @@ struct huge_trial huge_pages_of_run_slow(uint32_t from, uint32_t to, enum run_fi
 {
     struct huge_trial trial = space_state.trial;
     space_state.trial.to = 0;
-    bool filled = fill == FILL_WHOLE || (fill == FILL_AS_BLOCKS && are_blocks_filled());
+    bool is_block = fill == FILL_AS_BLOCKS || fill == FILL_APART;
+    bool filled = fill == FILL_WHOLE || (is_block && are_blocks_filled());
     if (fill != FILL_AS_OTHERS && space_settings.huge_pages == HUGE_PAGES_AUTO) {
         /* At the frontier nobody else has a part of the last unit yet. */
-        bool is_last = to == space_state.frontier && unit_round_up(to) <= space_state.committed;
+        bool is_last = fill != FILL_APART && to == space_state.frontier && unit_round_up(to) <= space_state.committed;
         if (filled) huge_pages_advise(from, is_last ? unit_round_up(to) : to);
         else withdraw(from, to);
     }
     if (trial.to == 0) return trial;
     /* What became accessible ends with the run, or goes on behind it; or it lies apart, since it was for the allocator itself. */
     bool dense = is_dense();
-    uint32_t edge = unit_round_up(to) < trial.to ? unit_round_up(to) : trial.to;
+    uint32_t edge = fill == FILL_APART ? unit_round_down(to) : unit_round_up(to);
+    if (edge > trial.to) edge = trial.to;
     if (edge < trial.from) edge = trial.from;
     if (trial.from < unit_round_up(from)) trial.from = unit_round_up(from);
     trial.needed = to;

@@ -244,8 +244,8 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
     bool is_new_block = place->zeroed && kind == SPAN_LARGE && spans >= SPACE_BLOCK_SPANS;
-    place->trial =
-        huge_pages_of_run(place->index, place->index + spans, is_new_block ? FILL_AS_BLOCKS : FILL_AS_OTHERS);
+    enum run_fill fill = !is_new_block ? FILL_AS_OTHERS : alignment < HUGE_PAGE_SPANS ? FILL_AS_BLOCKS : FILL_APART;
+    place->trial = huge_pages_of_run(place->index, place->index + spans, fill);
     return first;
 }
 
@@ -259,6 +259,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     do {
         access = space_enter();
         if (LIKELY(access == SPACE_WHOLE)) first = acquire(spans, alignment, kind, &place);
+        if (access == SPACE_WHOLE && first != NULL && place.zeroed) purge_for_growth(spans);
         else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
         lost = access == SPACE_WHOLE && !space_is_whole(access);
         space_leave(access);
@@ -420,6 +421,7 @@ bool space_resize(struct span *first, uint32_t spans, bool filled)
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
+        else purge_for_growth(spans - old);
     }
     space_leave(access);
     huge_pages_say();

@@ -247,6 +247,20 @@ TEST(Advice, IsGivenForABlockOnceTwoWereFilledAndNoMoreOnceOneWasNot)
     });
 }
 
+// What follows begins at a huge page of its own, so that nothing would be in the rest of the last one.
+TEST(Advice, IsNotGivenBehindABlockThatIsAlignedToHugePages)
+{
+    in_new_heap(HUGE_PAGES_AUTO, [] {
+        space_settings.huge_page_price = UINT32_MAX;
+        show_filled(32 * MIB);
+        space_purge_all();
+        size_t before = figures_now().huge;
+        constexpr size_t BLOCKS = 40;
+        for (size_t i = 0; i < BLOCKS; i++) ASSERT_NE(nullptr, heap_malloc_aligned(UNIT + UNIT / 2, UNIT));
+        EXPECT_LE(figures_now().huge - before, BLOCKS * UNIT);
+    });
+}
+
 TEST(Advice, IsGivenForWhatABlockGrowsByWhenItIsFilledSoFar)
 {
     for (bool filled : {false, true}) {
