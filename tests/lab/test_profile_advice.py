@@ -68,7 +68,9 @@ def full_cache(freed: int, kept: int) -> list[Block]:
 def mixed() -> Tables:
     """Of blocks of one size more than half die at once, and the others outlive 32 MiB."""
     lasting = [Block(128, 1000 * i) for i in range(9_000)]
-    return program([*lasting, *many(12_000, 128, 0.009), Block(32 * MIB, S)])
+    passing = many(512, 64 * KIB, 0.1)
+    later = [replace(e, born_ns=S + e.born_ns, died_ns=S + (e.died_ns or 0)) for e in passing]
+    return program([*lasting, *many(12_000, 128, 0.009), *later])
 
 
 def handed_over(remote: int, of: int) -> Tables:
@@ -126,8 +128,10 @@ RULES = [
     ("memory", None, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),
     ("peak", "hf_footprint_shrink", "78.1 MiB of the peak", surge(2500, 32 * KIB)),
     ("peak", None, "above 32 KiB", surge(2, 64 * MIB)),
-    ("sizes", "thread_span_threshold", "_threshold:1m`", program(many(1000, 100 * KIB, 0.05))),
-    ("sizes", "thread_span_threshold", "_threshold:8m`", program(many(1000, 1500 * KIB, 0.05))),
+    ("sizes", "thread_span_threshold", "_threshold:1m`", program(many(1000, 100 * KIB, 0.01))),
+    ("sizes", "thread_span_threshold", "_threshold:8m`", program(many(1000, 1500 * KIB, 0.01))),
+    ("sizes", "thread_span_threshold", "", program(many(1000, 100 * KIB, 0.05), threads=2)),
+    ("sizes", None, "", program(many(1000, 100 * KIB, 0.05))),
     ("sizes", None, "", program(many(1000, 100 * KIB, 1))),
     (
         "rate",
@@ -153,15 +157,16 @@ RULES = [
     (
         "calloc",
         "zeroed_reserve",
-        "`zeroed_reserve:16m`",
-        program(many(100, MIB, 1, born_kind=CALLOC)),
+        "`zeroed_reserve:256m`",
+        ten_seconds(*many(2000, 10 * MIB, 9.9, born_kind=CALLOC)),
     ),
     (
         "calloc",
         "zeroed_reserve",
         "`zeroed_reserve:128m`",
-        program(many(1000, MIB, 1, born_kind=CALLOC)),
+        ten_seconds(*many(120, 100 * MIB, 9.9, born_kind=CALLOC)),
     ),
+    ("calloc", "known zero pages", "", program(many(1000, 10 * MIB, 1, born_kind=CALLOC))),
     (
         "sites",
         "pools",

@@ -46,6 +46,7 @@ FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 FREES = (FREE, DELETE)
 INNERMOST, NO_SITES = 1, 2  # Problems.sites_limit
 
+_TOTALS_BATCH = 1 << 16
 _WHY_BYTES = 256
 _HALF = re.compile("[\ud800-\udfff]")  # a character that JSON can name, and UTF-8 cannot
 
@@ -392,6 +393,15 @@ class Reader:
         rows = number - first
         text = ctypes.string_at(start.value + first * kind.itemsize, rows * kind.itemsize)
         return np.frombuffer(text, kind)
+
+
+def read_totals(path: Path) -> Totals:
+    """Return what a pass over the whole trace counts. Raises HeapfitError where it cannot be read."""
+    with Reader(path) as reader:
+        batch = Batch.of_objects(_TOTALS_BATCH, {})
+        while reader.read_objects(batch):
+            pass
+        return reader.totals
 
 
 # ---------------------------------------------------------------------------- what is written

@@ -244,6 +244,29 @@ def _folder(path: Path) -> Iterator[Path]:
 # ------------------------------------------------------------------- recording
 
 
+def _by_use(files: Sequence[Path]) -> list[Path]:
+    """Return the recordings, those first whose process used its heap most: a server that holds much
+    in few blocks before the driver that asks it."""
+    if len(files) < 2:
+        return list(files)
+    used = [_use(each) for each in files]
+    most = [max(1, *of_all) for of_all in zip(*used, strict=True)]
+    shares = [sum(of / largest for of, largest in zip(each, most, strict=True)) for each in used]
+    ranked = sorted(zip(shares, files, strict=True), key=lambda each: (-each[0], each[1]))
+    return [file for _, file in ranked]
+
+
+def _use(file: Path) -> tuple[int, int]:
+    """Return a recording's events, and the bytes that were live at most."""
+    from heapfit.trace.native import read_totals
+
+    try:
+        totals = read_totals(file)
+    except HeapfitError:  # It has no end: its process was killed.
+        return examine(file).events, 0
+    return totals.events, totals.peak_bytes
+
+
 def recorded_run(
     study: Study,
     file: Path,
@@ -256,7 +279,7 @@ def recorded_run(
     """Run the study's baseline once with the recorder's `settings`; return the recordings and the
     `sources`, which have watched the run.
 
-    `file` is of the process that recorded most; with `all_processes`, those of the others are
+    `file` is of the process that used its heap most, by events and by what it had live at most; with `all_processes`, those of the others are
     beside it as FILE.1, FILE.2 and so on. Raises Rejected where the run failed.
     """
     plain = study.allocators[0]
@@ -271,8 +294,8 @@ def recorded_run(
             attempt.run()
         made = Path(aside) / RECORDINGS
         files = made.iterdir() if made.exists() else []
-        written = sorted(files, key=lambda each: examine(each).events)
+        written = _by_use(list(files))
         kept = []
-        for number, each in enumerate(reversed(written) if all_processes else written[-1:]):
+        for number, each in enumerate(written if all_processes else written[:1]):
             kept.append(each.replace(f"{file}.{number}" if number else file))
     return kept, attempt.sources

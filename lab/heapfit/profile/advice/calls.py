@@ -27,8 +27,9 @@ from heapfit.text import capitalised, suffixed
 
 # ---------------------------------------------------------------------- sizes
 
-# Fewer for each second of processor time cost nothing that anybody sees, at a microsecond each.
-_LARGE_PER_S = 10_000
+# Fewer for each second of processor time cost nothing that anybody sees: at a microsecond each where
+# threads wait for each other, and a fifth of that in a program of one thread.
+_LARGE_PER_S, _LARGE_PER_S_ALONE = 10_000, 50_000
 # Four such blocks fill what a thread keeps of free spans by default (256 KiB).
 _LARGE_TO_KEEP = 64 * KIB
 # More for each thread is a peak kept, and no cache.
@@ -44,7 +45,7 @@ def sizes(profile: Profile, trace: str) -> Advice:
     mean = large.bytes / large.objects if large.objects else 0
     wanted = power_of_two(int(4 * mean), _LEAST_KEPT)
     if (
-        often >= _LARGE_PER_S
+        often >= (_LARGE_PER_S if _has_threads(profile) else _LARGE_PER_S_ALONE)
         and mean >= _LARGE_TO_KEEP
         and local.objects >= large.objects / 2
         and wanted <= _MOST_KEPT
@@ -62,6 +63,10 @@ def sizes(profile: Profile, trace: str) -> Advice:
         f"Nothing to do: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, "
         "for which heapfit has size classes and each thread a heap without locks."
     )
+
+
+def _has_threads(profile: Profile) -> bool:
+    return any(each.threads > 1 for each in profile.recordings)
 
 
 # ----------------------------------------------------------------------- rate
@@ -173,6 +178,9 @@ def _by_tables(profile: Profile, copied: float) -> Advice:
 
 # A tenth of all bytes is what a reader would ask about.
 _NOTICED_SHARE = 0.1
+# Clearing takes a tenth of the program's time, in a program that lasts: what the reserve holds comes
+# on top of what the program needs, and one that soon ends never uses it.
+_CLEARED_BYTES_PER_S, _LASTS_NS = 1e9, 10 * S
 # A reserve for a tenth of a second's need: a burst, and not a second heap.
 _RESERVE_S = 0.1
 _LEAST_RESERVE, _MOST_RESERVE = 16 * MIB, 1 << 30
@@ -180,12 +188,14 @@ _LEAST_RESERVE, _MOST_RESERVE = 16 * MIB, 1 << 30
 
 def calloc(profile: Profile, trace: str) -> Advice:
     pages = profile.totals.calloc_pages
-    cleared = per_second(pages.bytes, profile)
-    if cleared >= _NOTICED_BYTES_PER_S:
+    asked = per_second(pages.bytes, profile)
+    # As much as there ever was at once comes from the kernel, which has cleared it.
+    cleared = per_second(max(pages.bytes - profile.peak.amount.bytes, 0), profile)
+    if cleared >= _CLEARED_BYTES_PER_S and profile.totals.duration_ns >= _LASTS_NS:
         reserve = min(power_of_two(int(cleared * _RESERVE_S), _LEAST_RESERVE), _MOST_RESERVE)
         return do(
             "zeroed_reserve",
-            f"`calloc` of 4 KiB and more asks for {size(cleared)} {each_second(profile)}: if a "
+            f"`calloc` of 4 KiB and more asks for {size(asked)} {each_second(profile)}: if a "
             "core is idle, "
             f"`zeroed_reserve:{suffixed(reserve)}` has another thread clear them, for up to that "
             "much memory.",
@@ -200,5 +210,5 @@ def calloc(profile: Profile, trace: str) -> Advice:
     if not pages.objects:
         return none("Nothing to do: no `calloc` asks for a whole page.")
     return none(
-        f"Nothing to do: `calloc` of whole pages asks for {size(cleared)} {each_second(profile)}."
+        f"Nothing to do: `calloc` of whole pages asks for {size(asked)} {each_second(profile)}."
     )
