@@ -316,21 +316,27 @@ static bool ring_is_over(const struct record_ring *ring, int32_t tid, bool thoro
            atomic_load_explicit(&ring->tail, memory_order_relaxed);
 }
 
+static size_t rings_owned(void)
+{
+    size_t count = 0;
+    for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next)
+        count += atomic_load_explicit(&ring->tid, memory_order_relaxed) != 0; /* a hint */
+    return count;
+}
+
 /* Make the rings of threads that have ended nobody's. Threads that never said goodbye are rare (raw clone, no key left), and asking
- * about all takes a system call for each: it is done whenever there are twice as many rings as the last time. */
+ * about all takes a system call for each: it is done whenever twice as many rings are somebody's as were when it was last done. */
 static void rings_reclaim(void)
 {
     static size_t thorough_at;
-    size_t count = 0;
-    for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) count++;
-    bool thorough = count >= 2 * thorough_at;
-    if (thorough) thorough_at = count;
+    bool thorough = rings_owned() > thorough_at;
     for (struct record_ring *ring = first_ring(); ring != NULL; ring = ring->next) {
         /* Relaxed: a thread that takes the ring meanwhile finds it nobody's, and so do we. */
         int32_t tid = atomic_load_explicit(&ring->tid, memory_order_relaxed);
         /* Release: the events have been read. No thread takes a ring that is somebody's, so it is still that one's. */
         if (tid != 0 && ring_is_over(ring, tid, thorough)) atomic_store_explicit(&ring->tid, 0, memory_order_release);
     }
+    if (thorough) thorough_at = 2 * rings_owned();
 }
 
 uint64_t streams_take(void)

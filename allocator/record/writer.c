@@ -7,18 +7,38 @@
 #include "platform/server.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <unistd.h>
 
 /*     number, ready:    none, 0 ──P: writer_start, R: run──► R's, 0 ──R: say_ready──► R's, 1 ──R: run──► R's, over
  */
 static struct {
-    _Atomic(int32_t) process; /* whose R is; 0: nobody's. Written before R is */
+    _Atomic(uint64_t) process; /* whose R is, platform_process_identity; 0: nobody's. Written before R is */
     _Atomic(int32_t) number; /* R's; 0: none. Written before P goes on from writer_start */
     _Atomic(uint32_t) ready; /* 1: R has begun to record, or found that it cannot */
     _Atomic(bool) over; /* R does nothing more, and is about to end */
     _Atomic(const char *) why; /* R is to end; told with leave_now */
 } thread;
+
+/* R has it as long as it lives: when it ends without a word, as a filter may end a single thread, the kernel says so in it. */
+static pthread_mutex_t alive;
+
+static void alive_begin(void)
+{
+    pthread_mutexattr_t robust;
+    pthread_mutexattr_init(&robust);
+    pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&alive, &robust);
+    pthread_mutexattr_destroy(&robust);
+}
+
+/* Read, and not tried: nobody else ever has it, and a thread in the middle of anything may ask. */
+static bool has_died(void)
+{
+    return (__atomic_load_n(&alive.__data.__lock, __ATOMIC_RELAXED) & FUTEX_OWNER_DIED) != 0;
+}
 
 /* ---- R -------------------------------------------------------------------------------------------------------------------- */
 
@@ -94,6 +114,7 @@ static void say_ready(void)
 static void run(void *begin)
 {
     record_ignore_thread();
+    pthread_mutex_lock(&alive);
     atomic_store_explicit(&thread.number, platform_thread_number(), memory_order_relaxed); /* told with `ready` */
     bool apart = platform_descriptors_own();
     if (!apart) record_file.error = "this kernel does not let a thread have descriptors of its own (Linux 5.9 does)";
@@ -115,7 +136,8 @@ static void run(void *begin)
 
 bool writer_is_ours(void)
 {
-    return atomic_load_explicit(&thread.process, memory_order_relaxed) == getpid(); /* written before any P is */
+    /* Relaxed: written before any P is. */
+    return atomic_load_explicit(&thread.process, memory_order_relaxed) == platform_process_identity();
 }
 
 bool writer_listens(void)
@@ -126,7 +148,7 @@ bool writer_listens(void)
 bool writer_works(void)
 {
     return atomic_load_explicit(&thread.number, memory_order_relaxed) != 0 &&
-           !atomic_load_explicit(&thread.over, memory_order_relaxed);
+           !atomic_load_explicit(&thread.over, memory_order_relaxed) && !has_died();
 }
 
 bool writer_thread_exists(void)
@@ -141,7 +163,8 @@ void writer_start(bool begin)
     static const char at_once;
     recording_prepare();
     atomic_store_explicit(&thread.over, false, memory_order_relaxed); /* R is not there yet */
-    atomic_store_explicit(&thread.process, getpid(), memory_order_relaxed);
+    alive_begin();
+    atomic_store_explicit(&thread.process, platform_process_identity(), memory_order_relaxed);
     if (!platform_thread_start("heapfit-record", run, begin ? (void *)&at_once : NULL, false)) {
         if (!record_settings.quiet) platform_message("no recording: the thread for it cannot be started");
         return;

@@ -220,31 +220,35 @@ static bool is_any_cheap(uint32_t from, uint32_t to)
 /* Where huge pages cost too much, the heap does without until it has grown so many times. */
 enum { HUGE_PAGES_RETRY_GROWTH = 4 };
 
+/* Of a block's last huge page, behind which nothing follows: from so much on it is worth to have it. */
+enum { NEARLY_FULL_SPANS = HUGE_PAGE_SPANS - HUGE_PAGE_SPANS / 8 };
+
 struct huge_trial huge_pages_of_run_slow(uint32_t from, uint32_t to, enum run_fill fill)
 {
     struct huge_trial trial = space_state.trial;
     space_state.trial.to = 0;
     bool is_block = fill == FILL_AS_BLOCKS || fill == FILL_APART;
+    bool is_apart = fill == FILL_APART && to - unit_round_down(to) < NEARLY_FULL_SPANS;
     bool filled = fill == FILL_WHOLE || (is_block && are_blocks_filled());
     if (fill != FILL_AS_OTHERS && space_settings.huge_pages == HUGE_PAGES_AUTO) {
         /* At the frontier nobody else has a part of the last unit yet. */
-        bool is_last = fill != FILL_APART && to == space_state.frontier && unit_round_up(to) <= space_state.committed;
+        bool is_last = !is_apart && to == space_state.frontier && unit_round_up(to) <= space_state.committed;
         if (filled) huge_pages_advise(from, is_last ? unit_round_up(to) : to);
         else withdraw(from, to);
     }
     if (trial.to == 0) return trial;
     /* What became accessible ends with the run, or goes on behind it; or it lies apart, since it was for the allocator itself. */
     bool dense = is_dense();
-    uint32_t edge = fill == FILL_APART ? unit_round_down(to) : unit_round_up(to);
+    uint32_t behind = unit_round_up(to), edge = is_apart ? unit_round_down(to) : behind;
     if (edge > trial.to) edge = trial.to;
     if (edge < trial.from) edge = trial.from;
     if (trial.from < unit_round_up(from)) trial.from = unit_round_up(from);
     trial.needed = to;
     if (fill == FILL_AS_OTHERS) filled = dense;
-    if (dense) huge_pages_advise(edge, trial.to);
+    if (dense) huge_pages_advise(edge > behind ? edge : behind, trial.to);
     else trial.to = edge;
     if (filled) huge_pages_advise(trial.from, edge);
-    if (!filled || trial.from >= to) trial.to = 0;
+    if (!filled || trial.from >= to || trial.from >= trial.to) trial.to = 0;
     return trial;
 }
 

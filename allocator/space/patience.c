@@ -89,11 +89,6 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
     return keeps ? (uint32_t)(patience->age_ms < longest() ? patience->age_ms : longest()) : age;
 }
 
-bool patience_is_learnt(void)
-{
-    return space_state.patience.times >= TIMES || space_state.outgrown.times >= TIMES;
-}
-
 /* ---- large blocks that have had their time -------------------------------------------------------------------------- */
 
 /* From which size, and which share of what is in use, a run is taken for a table that was outgrown, by a run that is larger by such a

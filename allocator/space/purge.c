@@ -298,59 +298,6 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
     purge_old(released + PIECE_SPANS);
 }
 
-/* Runs in the order of their age that are looked at for a whole huge page. */
-enum { RUNS_LOOKED_AT = 32 };
-
-/* The oldest dirty run with whole huge pages, so that none has to be split, and at most so many spans of these. */
-static struct span *oldest_with_units(uint32_t most, uint32_t *from, uint32_t *to)
-{
-    for (unsigned pool = DIRTY; pool < pools_end(); pool++) {
-        uint32_t at = space_state.pools[pool].oldest;
-        for (unsigned looked = 0; looked < RUNS_LOOKED_AT && at != SPAN_NONE; looked++) {
-            struct span *run = span_at(at);
-            *from = unit_round_up(at);
-            *to = unit_round_down(at + run->run_spans);
-            if (*to > *from + most) *to = unit_round_down(*from + most);
-            if (*to > *from) return run;
-            at = run->owned_prev;
-        }
-    }
-    return NULL;
-}
-
-/* Spans of blocks so large; of what is in use a block is a good part from this share on. */
-enum { GROWTH_SPANS = HUGE_PAGE_SPANS, GROWTH_SHARE = 8 };
-
-/* A heap that grows beyond what it ever had, by a block that is a good part of it, gives back what lies dirty first, the oldest of it,
- * so that its peak is what was in use at once, and not also what happened to be free. What is given back costs a system call, and page
- * faults when it is used again: no more than the new block's own, and in all no more than the heap has grown. Where blocks are small
- * beside the heap this would cost as much and save little: they are what dirty runs are kept for. */
-void purge_for_growth(uint32_t spans)
-{
-    struct growth *growth = &space_state.growth;
-    uint32_t in_use = spans_handed_out(), kept = in_use + spans_dirty();
-    if (in_use > growth->in_use) {
-        growth->allowed += in_use - growth->in_use;
-        growth->in_use = in_use;
-    }
-    if (kept <= growth->kept) return;
-    uint32_t most = kept - growth->kept;
-    if (most > spans) most = spans;
-    if (most > growth->allowed) most = growth->allowed;
-    bool is_kept =
-        atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER || patience_is_learnt();
-    if (spans < GROWTH_SPANS || spans < in_use / GROWTH_SHARE || is_kept) most = 0;
-    uint32_t from, to;
-    for (struct span *run; !purge_is_refused() && (run = oldest_with_units(most, &from, &to)) != NULL;
-         most -= to - from) {
-        unsigned pool = run->pool;
-        run_cut(run, from, to - from);
-        purge_held(from, to - from, pool);
-        growth->allowed -= to - from;
-    }
-    if (LIKELY(space_is_whole(SPACE_WHOLE))) growth->kept = spans_handed_out() + spans_dirty();
-}
-
 bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);

@@ -259,7 +259,6 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     do {
         access = space_enter();
         if (LIKELY(access == SPACE_WHOLE)) first = acquire(spans, alignment, kind, &place);
-        if (access == SPACE_WHOLE && first != NULL && place.zeroed) purge_for_growth(spans);
         else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
         lost = access == SPACE_WHOLE && !space_is_whole(access);
         space_leave(access);
@@ -421,7 +420,6 @@ bool space_resize(struct span *first, uint32_t spans, bool filled)
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
         if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
-        else purge_for_growth(spans - old);
     }
     space_leave(access);
     huge_pages_say();

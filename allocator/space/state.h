@@ -74,13 +74,6 @@ struct outgrown {
     uint32_t times; /* that it was in vain */
 };
 
-/* What the heap had at most, in spans: see purge_for_growth. */
-struct growth {
-    uint32_t in_use; /* handed out at once */
-    uint32_t kept; /* the same and dirty ones beside them */
-    uint32_t allowed; /* that may be purged yet for this reason */
-};
-
 struct space_state {
     platform_lock lock; /* all that follows, but for the last lines */
     uint32_t nodes; /* that are kept apart; written once, before any other thread is here */
@@ -110,7 +103,6 @@ struct space_state {
     _Atomic(uint8_t) message; /* see huge_pages_say */
     struct patience patience;
     struct outgrown outgrown;
-    struct growth growth;
     bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
     /* Without the lock. */
     platform_lock beside; /* see fork.c */
@@ -186,8 +178,6 @@ ALWAYS_INLINE void patience_used(uint32_t used)
 void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
 void patience_taken(uint32_t spans);
 uint32_t patience_age(uint32_t decay_ms, uint64_t now);
-/* The program has shown that it takes again what it frees. */
-bool patience_is_learnt(void);
 
 /* A run has so many spans now, `clean` of which had been purged; and whether one that comes back need not be kept: a larger one has taken
  * its place, or it was most of the heap. */
@@ -296,7 +286,7 @@ void huge_pages_committed(uint32_t from, uint32_t to);
 enum run_fill {
     FILL_AS_OTHERS, /* as of the spans handed out before */
     FILL_AS_BLOCKS, /* as of the blocks that were looked at: see space_block_end */
-    FILL_APART, /* the same, and what follows begins a huge page of its own */
+    FILL_APART, /* the same, but what follows begins a huge page of its own */
     FILL_SPARSE,
     FILL_WHOLE,
 };
@@ -351,8 +341,6 @@ bool purge_is_hopeless(void);
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 /* Give the pages of a run that comes back to the kernel now, if it need not be kept; false: it has not come back. */
 bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
-/* So many clean spans have been handed out. */
-void purge_for_growth(uint32_t spans);
 
 /* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False
  * when the kernel refuses. */

@@ -182,9 +182,6 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
 {
     in_new_space(
         [] {
-            space_release(acquire(64 * TABLE_SPANS)); // so that the heap does not grow
-            space_purge_all();
-            purge_bytes = 0;
             space_settings.decay_ms = DECAY;
             acquire(20 * TABLE_SPANS);
             struct span *first = acquire(TABLE_SPANS), *second = acquire(TABLE_SPANS);
@@ -261,48 +258,6 @@ TEST(APhase, ThatLeavesMostOfTheHeapFreeGivesItBackSooner)
             EXPECT_LE(150 * MIB - purge_bytes, 50 * MIB + PURGE_STEP);
         },
         1024 * MIB);
-}
-
-// A large block that no run has room for, while so much lies free beside as much as is in use.
-size_t purged_for(uint32_t block, uint32_t free, uint32_t in_use)
-{
-    acquire(in_use);
-    struct span *run = fenced_run(free);
-    space_release(run);
-    size_t before = purge_bytes;
-    space_release(acquire(block));
-    size_t purged = purge_bytes - before;
-    space_release(acquire(block));
-    EXPECT_EQ(purged, purge_bytes - before) << "the heap has been as large before";
-    return purged;
-}
-
-TEST(Growth, ByALargeBlockGivesBackWhatLiesFree)
-{
-    in_new_space(
-        [] {
-            space_settings.decay_ms = DECAY;
-            size_t purged = purged_for(32 * MIB / SPAN_SIZE, 16 * MIB / SPAN_SIZE, 128 * MIB / SPAN_SIZE);
-            EXPECT_GE(purged, 12 * MIB) << "whole huge pages of it";
-            EXPECT_LE(purged, 16 * MIB);
-        },
-        1024 * MIB);
-}
-
-TEST(Growth, GivesNothingBackForABlockThatIsLittle)
-{
-    in_new_space(
-        [] {
-            space_settings.decay_ms = DECAY;
-            EXPECT_EQ(0u, purged_for(16 * MIB / SPAN_SIZE, 8 * MIB / SPAN_SIZE, 256 * MIB / SPAN_SIZE));
-        },
-        1024 * MIB);
-}
-
-TEST(Growth, GivesNothingBackWhereNothingIsToBe)
-{
-    in_new_space([] { EXPECT_EQ(0u, purged_for(32 * MIB / SPAN_SIZE, 16 * MIB / SPAN_SIZE, 64 * MIB / SPAN_SIZE)); },
-                 1024 * MIB);
 }
 
 #ifdef HEAPFIT_TEST_FULL // a container may lock less

@@ -348,7 +348,7 @@ def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_
     whole = profile_of(tmp_path / "x", held(*lasting(2000)))
     live = changed(whole.peak.amount, bytes=MIB)
     site = PinningSite(name="tag (x.c:1)", bytes=58 * MIB, share=1.0, amount=live, mean_age_ns=S)
-    pinned = Pinned(known=True, bytes=60 * MIB, amount=live, at_ns=S, sites=[site])
+    pinned = Pinned(known=True, bytes=60 * MIB, amount=live, at_ns=1000, sites=[site])
     shown = content(changed(whole, pinned=pinned), "x.hft")
     [fact] = [each for each in shown.facts if each.label == "Keeps free memory"]
     assert fact.value == "58 MiB"

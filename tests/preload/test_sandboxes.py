@@ -77,7 +77,17 @@ def test_the_recorder_makes_few_calls_in_a_thread_that_confines_itself(tmp_path:
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    assert read_trace(file).end["why"] == "exit"
+    assert read_trace(file).end["reason"] == "exit"
+
+
+def test_a_program_does_not_wait_for_a_recorder_that_a_filter_has_ended(tmp_path: Path) -> None:
+    file = str(tmp_path / "trace.hft")
+    program = compiled("lone_filter.c", tmp_path)
+    done = run(program, preload=paths.library("record"), HEAPFIT_RECORD=file)
+    if done.returncode == NO_FILTER:
+        pytest.skip("here no filter can be installed")
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 5000, "it waited for 10 seconds"
 
 
 EVERYTHING = (

@@ -130,7 +130,8 @@ def profile(
 
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
-        named = str(files[0]) if traces or keep else "TRACE"  # what is not kept nobody can name
+        most = max(range(len(files)), key=lambda number: found.recordings[number].events)
+        named = str(files[most]) if traces or keep else "TRACE"  # what is not kept nobody can name
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
             _print(found, named, every=every, as_json=as_json)

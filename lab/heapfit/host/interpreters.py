@@ -88,6 +88,17 @@ def hiding(program: str, environment: Mapping[str, str]) -> Interpreter | None:
     return None
 
 
+def made_to_ask_malloc(program: str, environment: Mapping[str, str]) -> bool:
+    """Return whether the executable is an interpreter that was told to ask malloc for each object.
+
+    >>> made_to_ask_malloc("/usr/bin/python3.11", {"PYTHONMALLOC": "malloc"})
+    True
+    >>> made_to_ask_malloc("/usr/bin/python3.11", {}), made_to_ask_malloc("/usr/bin/git", {})
+    (False, False)
+    """
+    return hiding(program, {}) is not None and hiding(program, environment) is None
+
+
 def runtime_of(program: Path, files: Iterable[str]) -> str | None:
     """Return which runtime keeps the objects of a process in memory of its own: by the names of its
     program and of what it has mapped, as the kernel gives them, or by what is in `program`.

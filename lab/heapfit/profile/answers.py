@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from heapfit.host.interpreters import made_to_ask_malloc
 from heapfit.profile import tables
 from heapfit.profile.advice import (
     MIB,
@@ -115,6 +116,8 @@ def _shapes(profile: Profile) -> dict[str, _Shape]:
     if not profile.totals.allocations.objects:
         return {"memory": _SHAPES["memory"]}  # Of nothing, no section says anything.
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
+    if all(made_to_ask_malloc(each.program, each.environment) for each in profile.recordings):
+        shapes = shapes | _OF_EACH_OBJECT
     return shapes | {"end": _OF_A_PART} if ended_early(profile) else shapes
 
 
@@ -227,14 +230,14 @@ def _facts(profile: Profile) -> list[Fact]:
         Fact(
             "Most live",
             bytes_with_error(profile.peak.amount),
-            f"{count(profile.peak.amount.objects)} blocks{of_it}, "
+            f"{blocks(profile.peak.amount.objects)}{of_it}, "
             + ("each at its own peak" if several else f"after {span(main.peak_ns)}"),
         ),
         Fact("Most resident", *_resident(profile)),
         Fact(
             "Live when the recording ended" if ended_early(profile) else "Live at the end",
             bytes_with_error(profile.leaks.amount),
-            f"{count(profile.leaks.amount.objects)} blocks{of_it}",
+            f"{blocks(profile.leaks.amount.objects)}{of_it}",
         ),
         *_pinner(profile),
         *_holder(profile),
@@ -660,6 +663,22 @@ def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:
     return lambda _profile, _trace: none(sentence)
 
 
+def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
+    """Return advice that says what a recording of an interpreter's every object cannot know."""
+    sentence = (
+        "No advice: each of the interpreter's objects was allocated by malloc, as is not usual. "
+        f"Record the program without `--objects` to learn {what}."
+    )
+    return lambda _profile, _trace: none(sentence)
+
+
+# In place of these, where the interpreter's own allocator was off.
+_OF_EACH_OBJECT = {
+    "rate": replace(_SHAPES["rate"], advice=_told_as_usual("what its calls cost")),
+    "lifetimes": replace(_SHAPES["lifetimes"], advice=_told_as_usual("whether pools help")),
+    "bursts": replace(_SHAPES["bursts"], advice=_told_as_usual("whether contexts help")),
+    "sites": replace(_SHAPES["sites"], advice=_told_as_usual("whether pools help")),
+}
 # In place of these: of blocks that follow each other a sample has one here and there.
 _OF_A_SAMPLE = {
     "lifetimes": replace(

@@ -350,33 +350,34 @@ def _told_apart(labels: Sequence[str], chains: Sequence[Sequence[str]]) -> list[
 
 
 def _apart_within(label: str, chains: Sequence[Sequence[str]]) -> list[str]:
-    """Return the label with the call in which most of these chains differ, and those that share it
-    with another one.
+    """Return the label with the call in which most of these chains differ, and where several share
+    it, with the next such call as well.
 
     >>> _apart_within("f", [["f", "g", "a"], ["f", "g", "b"], ["f", "h", "c"], ["f", "h", "c"]])
     ['f < a', 'f < b', 'f < c', 'f < c']
-    >>> _apart_within("f", [["f", "g", "a", "x"], ["f", "g", "a", "y"], ["f", "h", "b", "x"]])
-    ['f < x', 'f < y', 'f < h']
+    >>> _apart_within("f", [["f", "a", "g"], ["f", "b", "g"], ["f", "a", "h"], ["f", "b", "h"]])
+    ['f < a < g', 'f < b < g', 'f < a < h', 'f < b < h']
     """
     levels = list(zip_longest(*chains, fillvalue=""))
-    calls = max(levels, key=lambda each: len(set(each)), default=())
-    if len(set(calls)) <= 1:
-        return [label] * len(chains)
-    at = levels.index(calls)
-    found = [label] * len(chains)
-    for call in set(calls):
-        alike = [row for row, each in enumerate(calls) if each == call]
-        within = [chains[row] for row in alike]
-        if len(set(map(tuple, within))) > 1:
-            names = _apart_within(label, within)
-        elif call in ("", label):
-            names = [label] * len(alike)
-        else:
-            pair = [label, call] if label in within[0][:at] else [call, label]
-            names = [_WITHIN.join(pair)] * len(alike)
-        for row, each in zip(alike, names, strict=True):
-            found[row] = each
-    return found
+    told: list[int] = []  # the levels that tell the chains apart, as far as they can be
+    while len({tuple(levels[at][row] for at in told) for row in range(len(chains))}) < len(
+        set(map(tuple, chains))
+    ):
+        rest = [at for at in range(len(levels)) if at not in told]
+        told.append(max(rest, key=lambda at: _groups(levels, [*told, at])))
+    names = []
+    for row, chain in enumerate(chains):
+        at = chain.index(label) if label in chain else -1
+        places = sorted({*told, at} - {-1})
+        calls = [levels[place][row] for place in places]
+        named = calls if at >= 0 else [*calls, label]
+        names.append(_WITHIN.join(call for call in named if call))
+    return names
+
+
+def _groups(levels: Sequence[Sequence[str]], at: Sequence[int]) -> int:
+    """How many groups of chains these levels tell apart."""
+    return len(set(zip(*(levels[each] for each in at), strict=True)))
 
 
 def _chain(short: Sequence[str], chain: Sequence[str]) -> str:

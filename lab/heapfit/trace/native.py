@@ -396,7 +396,10 @@ class Reader:
 
 
 def read_totals(path: Path) -> Totals:
-    """Return what a pass over the whole trace counts. Raises HeapfitError where it cannot be read."""
+    """Return what a pass over the whole trace counts.
+
+    Raises HeapfitError where it cannot be read.
+    """
     with Reader(path) as reader:
         batch = Batch.of_objects(_TOTALS_BATCH, {})
         while reader.read_objects(batch):

@@ -279,8 +279,9 @@ def recorded_run(
     """Run the study's baseline once with the recorder's `settings`; return the recordings and the
     `sources`, which have watched the run.
 
-    `file` is of the process that used its heap most, by events and by what it had live at most; with `all_processes`, those of the others are
-    beside it as FILE.1, FILE.2 and so on. Raises Rejected where the run failed.
+    `file` is of the process that used its heap most, by events and by what it had live at most;
+    with `all_processes`, those of the others are beside it as FILE.1, FILE.2 and so on. Raises
+    Rejected where the run failed.
     """
     plain = study.allocators[0]
     recorded = plain.model_copy(

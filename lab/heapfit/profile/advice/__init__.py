@@ -18,8 +18,9 @@ from heapfit.records import Record
 S = 1e9
 KIB, MIB = 1 << 10, 1 << 20
 
-# What an allocation and its free take together in a slow allocator, without cache misses.
-PAIR_NS = 50
+# What an allocation and its free take together, without cache misses: 10 ns where blocks are used
+# again at once, 50 in a slow allocator.
+PAIR_NS = 30
 # Of the program's processor time: below the first nobody sees it, from the second a test pays.
 NEGLIGIBLE, WORTH_A_TEST = 0.01, 0.05
 # One name for half of a whole is where to look first.
@@ -33,11 +34,13 @@ _PROGRAM = "the program"
 
 class Advice(Record):
     """What a section's figures ask for. `feature` is as the documentation calls it, None where
-    none is needed or none helps; `act` says whether somebody has to do something."""
+    none is needed or none helps; `act` says whether somebody has to do something, and `if_lasting`
+    that they have to only if the program is one that runs on, such as a service."""
 
     feature: str | None
     act: bool
     sentence: str
+    if_lasting: bool = False
 
     @property
     def label(self) -> str:
@@ -54,9 +57,9 @@ def given(feature: str, sentence: str) -> Advice:
     return Advice(feature=feature, act=False, sentence=sentence)
 
 
-def mend(sentence: str) -> Advice:
+def mend(sentence: str, *, if_lasting: bool = False) -> Advice:
     """No feature helps: it is the program's to change."""
-    return Advice(feature=None, act=True, sentence=sentence)
+    return Advice(feature=None, act=True, sentence=sentence, if_lasting=if_lasting)
 
 
 def none(sentence: str) -> Advice:
@@ -87,6 +90,18 @@ def began_late(profile: Profile) -> bool:
     """Whether one of the recordings began in the middle of its process: there was memory of which
     it knows nothing."""
     return any(each.began_late for each in profile.recordings)
+
+
+def longest_ns(profile: Profile) -> int:
+    """How long the longest of the recordings took."""
+    return max(each.duration_ns for each in profile.recordings)
+
+
+def pinned_at_the_end(profile: Profile) -> bool:
+    """Whether most memory was pinned as the program freed all that it had, and ended."""
+    at, course = profile.pinned.at_ns, largest(profile).course
+    last_ns = (len(course.live_bytes) - 2) * course.step_ns
+    return at is not None and not ended_early(profile) and at >= last_ns
 
 
 def replayed(recordings: Iterable[Recording], trace: str) -> str:

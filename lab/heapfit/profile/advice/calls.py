@@ -13,6 +13,7 @@ from heapfit.profile.advice import (
     do,
     each_second,
     given,
+    longest_ns,
     mend,
     none,
     of_its_time,
@@ -27,8 +28,8 @@ from heapfit.text import capitalised, suffixed
 
 # ---------------------------------------------------------------------- sizes
 
-# Fewer for each second of processor time cost nothing that anybody sees: at a microsecond each where
-# threads wait for each other, and a fifth of that in a program of one thread.
+# Fewer for each second of processor time cost nothing that anybody sees: at a microsecond each
+# where threads wait for each other, and a fifth of that in a program of one thread.
 _LARGE_PER_S, _LARGE_PER_S_ALONE = 10_000, 50_000
 # Four such blocks fill what a thread keeps of free spans by default (256 KiB).
 _LARGE_TO_KEEP = 64 * KIB
@@ -178,8 +179,8 @@ def _by_tables(profile: Profile, copied: float) -> Advice:
 
 # A tenth of all bytes is what a reader would ask about.
 _NOTICED_SHARE = 0.1
-# Clearing takes a tenth of the program's time, in a program that lasts: what the reserve holds comes
-# on top of what the program needs, and one that soon ends never uses it.
+# Clearing takes a tenth of the program's time, in a program that lasts: what the reserve holds
+# comes on top of what the program needs, and one that soon ends never uses it.
 _CLEARED_BYTES_PER_S, _LASTS_NS = 1e9, 10 * S
 # A reserve for a tenth of a second's need: a burst, and not a second heap.
 _RESERVE_S = 0.1
@@ -191,7 +192,7 @@ def calloc(profile: Profile, trace: str) -> Advice:
     asked = per_second(pages.bytes, profile)
     # As much as there ever was at once comes from the kernel, which has cleared it.
     cleared = per_second(max(pages.bytes - profile.peak.amount.bytes, 0), profile)
-    if cleared >= _CLEARED_BYTES_PER_S and profile.totals.duration_ns >= _LASTS_NS:
+    if cleared >= _CLEARED_BYTES_PER_S and longest_ns(profile) >= _LASTS_NS:
         reserve = min(power_of_two(int(cleared * _RESERVE_S), _LEAST_RESERVE), _MOST_RESERVE)
         return do(
             "zeroed_reserve",

@@ -19,8 +19,10 @@ from heapfit.profile.advice import (
     ended_early,
     given,
     largest,
+    longest_ns,
     mend,
     none,
+    pinned_at_the_end,
     replayed,
     under_heapfit,
 )
@@ -221,9 +223,8 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} in the end, of which "
         f"{percent(first.late_share)} came in the later half of all allocations; it was freed as "
-        "the program ended. In a program that builds up a result and ends, this is normal. In a "
-        "service it is a leak or a cache without a limit: fix it in the program; no allocator "
-        "stops its growth."
+        f"the program ended. {_NORMAL}",
+        if_lasting=_ends_soon(profile),
     )
 
 
@@ -231,7 +232,12 @@ def _freed_at_its_end(profile: Profile) -> Holder | None:
     """Return who grows steadily in a program that frees it as it ends."""
     if ended_early(profile) or not _is_freed_at_its_end(largest(profile)):
         return None
-    steady = [each for each in profile.peak.functions if each.late_share <= _STEADY]
+    left = {each.name for each in _growers_at_the_end(profile)}  # which did not free it
+    steady = [
+        each
+        for each in profile.peak.functions
+        if each.late_share <= _STEADY and each.name not in left
+    ]
     return next(iter(_growers(steady)), None)
 
 
@@ -282,6 +288,8 @@ _WORTH_CHANGING = 0.05
 _WORTH_CHANGING_BYTES = 1 * MIB
 # Allocators within this part of the peak are as good: then heapfit is named.
 _AS_GOOD = 0.01
+# These are not chosen for what they take.
+_FOR_SECURITY = frozenset({"heapfit-hardened"})
 # These have a header for each block, which the usable size does not tell.
 _WITH_HEADERS = frozenset({"glibc", "dlmalloc", "ptmalloc3", "scudo", "tlsf"})
 
@@ -289,7 +297,7 @@ _WITH_HEADERS = frozenset({"glibc", "dlmalloc", "ptmalloc3", "scudo", "tlsf"})
 def rounding(profile: Profile, trace: str) -> Advice:
     known = profile.waste.allocators
     recorded = next((each for each in known if each.recorded), None)
-    better = [each for each in known if each.allocator not in _WITH_HEADERS]
+    better = [each for each in known if each.allocator not in _WITH_HEADERS | _FOR_SECURITY]
     if recorded is None or not better or not profile.peak.amount.bytes:
         return none("What the program's own allocator adds is not known here.")
     best = _preferred(better, profile.peak.amount.bytes)
@@ -360,15 +368,19 @@ _ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
 _NAMED = 3
 # What is left by a program that ends sooner matters from this part of its resident memory on.
 _SOON_NS, _MATTERS = 60 * S, 0.05
+_NORMAL = (
+    "In a program that builds up a result and ends, this is normal. In a service it may be data "
+    "that came last, a cache without a limit, or a leak, which no allocator mends."
+)
 
 
 def end(profile: Profile, trace: str) -> Advice:
     leaks = profile.leaks
     growing = _growers_at_the_end(profile)
-    if growing and _is_little(growing[0], profile):
-        return none(_little(growing[0], profile))
     if _grow_together(growing, profile):
-        return mend(_even_growth(profile))
+        return mend(_even_growth(profile), if_lasting=_ends_soon(profile))
+    if growing and _are_little(growing, profile):
+        return none(_little(growing[0], profile))
     if growing:
         return _grew(growing, profile)
     young = [
@@ -407,6 +419,8 @@ def _growers_at_the_end(profile: Profile) -> list[Holder]:
 
 def _matters_by_what_it_pins(profile: Profile) -> bool:
     """Whether what lives at the end is little beside the free memory that live blocks keep."""
+    if pinned_at_the_end(profile):
+        return False
     return profile.leaks.amount.bytes * _KEPT_FREE <= profile.pinned.bytes
 
 
@@ -475,12 +489,24 @@ def _all_stayed(profile: Profile) -> bool:
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
 
 
-def _is_little(holder: Holder, profile: Profile) -> bool:
+def _ends_soon(profile: Profile) -> bool:
+    """Whether the recording has a short program from its start to its end."""
+    return not (ended_early(profile) or began_late(profile)) and (longest_ns(profile) < _SOON_NS)
+
+
+def _what_to_do(profile: Profile) -> str:
+    if _ends_soon(profile):
+        return _NORMAL
+    return "If it is a leak, fix it in the program; no allocator stops its growth."
+
+
+def _are_little(holders: Sequence[Holder], profile: Profile) -> bool:
     """Whether a program that soon ends leaves so little that it matters only to one that does not
     end."""
-    if ended_early(profile) or profile.totals.duration_ns >= _SOON_NS:
+    if not _ends_soon(profile):
         return False
-    return holder.amount.bytes < _MATTERS * (largest(profile).resident_most or 0)
+    held = sum(each.amount.bytes for each in holders)
+    return held < _MATTERS * (largest(profile).resident_most or 0)
 
 
 def _little(holder: Holder, profile: Profile) -> str:
@@ -499,7 +525,8 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
             f"{percent(first.late_share)} of it came in the later half of all allocations. "
-            "If it is a leak, fix it in the program; no allocator stops its growth."
+            f"{_what_to_do(profile)}",
+            if_lasting=_ends_soon(profile),
         )
     held = (
         f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
@@ -557,8 +584,7 @@ def _even_growth(profile: Profile) -> str:
     return (
         f"{size(leaks.amount.bytes)} lives at the end, and {percent(leaks.every.late_share)} of it "
         "came in the later half of all allocations, from many call sites; those with most are "
-        f"{join_words(named)}. If it is a leak, fix it in the program; no allocator stops its "
-        "growth."
+        f"{join_words(named)}. {_what_to_do(profile)}"
     )
 
 

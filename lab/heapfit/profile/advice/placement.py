@@ -19,6 +19,7 @@ from heapfit.profile.advice import (
     none,
     of_its_time,
     per_second,
+    pinned_at_the_end,
     replayed,
     under_heapfit,
 )
@@ -54,7 +55,8 @@ def lifetimes(profile: Profile, trace: str) -> Advice:
             "further allocation, so new ones are served from those just freed."
         )
     return none(
-        "Nothing to do: no size of small blocks mixes many that die at once with many that last."
+        "Nothing to do: sizes of small blocks that mix many that die at once with many that last "
+        "are not most of what is live."
     )
 
 
@@ -79,7 +81,7 @@ _HELD = 0.1
 def pinned(profile: Profile, trace: str) -> Advice:
     found = profile.pinned
     least = max(WORTH_PLACING, _HELD * profile.peak.amount.bytes)
-    if not found.known or found.bytes < least:
+    if not found.known or found.bytes < least or pinned_at_the_end(profile):
         return none("Nothing to do: live blocks hold little free memory.")
     first = found.sites[0]
     if not profile.sites.recorded or first.bytes < least:
@@ -145,7 +147,8 @@ def _why_no_context(threads: Sequence[Bursts]) -> str:
     most = max(threads, key=lambda each: each.bursts * each.allocations)
     if most.bursts < _RECURRING:
         why = (
-            f"there are {counted(most.bursts, 'burst')}, and a context pays off by being used again"
+            f"there are {counted(most.bursts, 'burst')}, as few as the phases of a program: a "
+            "context pays off by being used for many requests"
         )
     elif most.allocations < _WORTH_A_CONTEXT:
         why = f"with {count(most.allocations)} allocations each there is little to free at once"
@@ -268,9 +271,10 @@ def sites(profile: Profile, trace: str) -> Advice:
     }
     held = sum(each.peak.bytes for each in fitting.values())
     if not _is_most(held, profile):
+        little = f": {size(held)} at the peak" if held else ""
         return none(
-            "Nothing to do: no call site makes many small blocks that last and lie among "
-            "those of others."
+            "Nothing to do: no call sites make most of what is live as small blocks that last and "
+            f"lie among those of others{little}."
         )
     first = max(fitting.values(), key=lambda each: each.peak.bytes)
     return do(
