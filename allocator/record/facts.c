@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static int memory = -1, contents = -1, mappings = -1, threads = -1, main_thread = -1;
+static int memory = -1, status = -1, contents = -1, mappings = -1, threads = -1, main_thread = -1;
 
 static void reopen(int *file, const char *path, int flags)
 {
@@ -33,6 +33,7 @@ void facts_prepare(void)
 {
     char path[64];
     reopen(&memory, "/proc/thread-self/statm", 0);
+    reopen(&status, "/proc/thread-self/status", 0);
     reopen(&contents, "/proc/self/mem", 0);
     reopen(&mappings, "/proc/thread-self/maps", 0);
     reopen(&threads, "/proc/self/task", O_DIRECTORY);
@@ -67,6 +68,20 @@ void facts_memory(uint64_t *resident, uint64_t *anonymous)
     size_t page = platform_page_size();
     *resident = pages[1] * page;
     *anonymous = pages[1] < pages[2] ? 0 : (pages[1] - pages[2]) * page;
+}
+
+uint64_t facts_resident_most(void)
+{
+    static const char name[] = "VmHWM:";
+    char text[4096];
+    uint64_t kib = 0;
+    read_start(status, text, sizeof text);
+    const char *line = strstr(text, name);
+    if (line != NULL) {
+        for (line += sizeof name - 1; *line == '\t'; line++) continue;
+        read_decimal(line, &kib);
+    }
+    return kib << 10;
 }
 
 /* ---- threads ------------------------------------------------------------------------------------------------------- */

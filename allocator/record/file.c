@@ -315,6 +315,8 @@ static void put_end(const char *reason)
     json_name(&end.json, "processor_ns");
     uint64_t now_ns = program_ns();
     json_number(&end.json, now_ns > began_ns ? now_ns - began_ns : 0);
+    json_name(&end.json, "resident_most");
+    json_number(&end.json, facts_resident_most());
     json_close(&end.json, '}');
     json_end(&end.json);
     uint64_t tick = record_ticks();

@@ -201,6 +201,7 @@ size_t facts_threads(void); /* of the process, this one and a main thread that h
 size_t facts_threads_of_heapfit(int32_t other);
 bool facts_main_has_left(void);
 void facts_memory(uint64_t *resident, uint64_t *anonymous); /* bytes; 0: not known */
+uint64_t facts_resident_most(void); /* since the program began, as the kernel knows it; bytes; 0: not known */
 
 char *facts_text(char *name); /* makes it valid UTF-8, where it stands */
 

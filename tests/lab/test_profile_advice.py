@@ -359,3 +359,31 @@ def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_
     assert "`heapfit replay x.hft` tells whether" in section.advice.sentence
     own = as_recorded(changed(whole, pinned=pinned), allocator="/lib/libheapfit.so")
     assert advice(own)["pinned"].feature == "pools"
+
+
+@pytest.mark.parametrize(("began_late", "most"), [(False, 90), (True, 40)])
+def test_the_kernel_knows_what_was_resident_between_two_looks(
+    tmp_path: Path, began_late: bool, most: int
+) -> None:
+    tables = ten_seconds(Block(4 * MIB, 0), resident=40, began_late=began_late)
+    ended = replace(tables, end={"reason": "exit", "resident_most": 90 * MIB})
+    [recording] = profile_of(tmp_path / "x", ended).recordings
+    assert recording.resident_most == most * MIB
+
+
+def test_a_leak_is_told_though_the_rest_is_freed_as_the_program_ends(tmp_path: Path) -> None:
+    """It was said to be freed, too; that the rest was freed late kept free memory on its pages."""
+    cache = [Block(4096, 1000 * i, 4_100_000, site=2) for i in range(2000)]
+    found = advice(
+        profile_of(
+            tmp_path / "x",
+            program(
+                sorted([*cache, *lasting(4000)], key=lambda each: each.born_ns),
+                SiteRow(1, "leak"),
+                SiteRow(2, "fill"),
+            ),
+        )
+    )
+    assert "leak still holds 250 KiB at the end" in found["end"].sentence
+    assert found["end"].if_lasting
+    assert "leak" not in found["peak"].sentence

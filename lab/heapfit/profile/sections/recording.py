@@ -41,14 +41,18 @@ def count(trace: Trace, tally: Tally) -> None:
     """Add the recording; what is counted of it so far must be all that `tally` has."""
     summary, sizes = trace.summary, tally.total("sizes", WIDTH)
     course = _course(trace)
-    resident = [each for each in course.resident if each is not None]
     early, late = ended_early(summary.end), summary.info.began_late
+    resident = [each for each in course.resident if each is not None]
+    # Looked at ten times a second at most, it may have been higher in between. Of a recording that
+    # began late, what the kernel knows may be from before.
+    ended = summary.end or {}
+    resident += [ended["resident_most"]] if ended.get("resident_most") and not late else []
     taken = set(Recording.model_fields) & set(type(summary.info).model_fields)
     recording = Recording(
         **{name: getattr(summary.info, name) for name in taken},
         name=summary.file or trace.folder.name,
         duration_ns=summary.duration_ns,
-        processor_ns=(summary.end or {}).get("processor_ns"),
+        processor_ns=ended.get("processor_ns"),
         threads=sum(each.threads for each in trace.threads.values()),
         events=summary.totals.events,
         allocations=amount(sizes),
