@@ -242,9 +242,7 @@ class Part(Record):
     name: str
     amount: Amount
     share: float  # of the whole's bytes
-    chain: tuple[
-        str, ...
-    ] = ()  # of a call site: its calls, innermost first, of which `name` has a few
+    chain: tuple[str, ...] = ()  # of a call site: its calls, innermost first; `name` has a few
 
 
 class SizePart(Record):

@@ -183,12 +183,16 @@ def _together(chains: Sequence[Sequence[str]]) -> str:
 
     >>> _together([["load (a.py:9)", "f"], ["load (a.py:7, dict)", "f"], ["load (a.py:9)", "g"]])
     'load (a.py, lines 7 and 9)'
+    >>> _together([["load (a.py:9, list)", "f"], ["load (a.py:9, dict)", "f"]])
+    'load (a.py:9)'
     >>> _together([["new", "grow", "push"], ["new", "grow", "insert"]])
     'new < grow'
     """
     placed = [each for chain in chains for each in [_CALL.fullmatch("".join(chain[:1]))] if each]
     lines = sorted({int(each["line"]) for each in placed})
     if len(lines) < 2:
+        if placed and any(chain[:1] != chains[0][:1] for chain in chains):
+            return f"{placed[0]['function']} ({placed[0]['file']}:{lines[0]})"
         levels = zip(*chains, strict=False)
         shared = takewhile(lambda calls: len(set(calls)) == 1, levels)
         return _shown([calls[0] for calls in shared] or chains[0][:1])
