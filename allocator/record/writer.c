@@ -34,7 +34,7 @@ static void alive_begin(void)
     pthread_mutexattr_destroy(&robust);
 }
 
-/* Read, and not tried: nobody else ever has it, and a thread in the middle of anything may ask. */
+/* glibc's word is read, and the lock not tried: nobody else ever has it, and a thread in the middle of anything may ask. */
 static bool has_died(void)
 {
     return (__atomic_load_n(&alive.__data.__lock, __ATOMIC_RELAXED) & FUTEX_OWNER_DIED) != 0;

@@ -7,7 +7,8 @@
  * lock, allocates nothing, and calls nothing that might. And it may be gone (it is not copied to a child that was made
  * without fork's handlers), or stuck (a disk that does not answer): all waits end after some time, and then nothing is recorded any
  * more. The program must not notice: R takes no signal, and has a table of descriptors of its own. P makes no system call, while it
- * allocates, that a program of one thread with malloc would not make: futex, clock_gettime, getpid, gettid, mmap and mprotect.
+ * allocates, that a program of one thread with malloc would not make: futex, clock_gettime, getpid, gettid, mmap and mprotect; and readlinkat
+ * in the first process of a container, by which it is told from a copy.
  *
  * They meet in five machines of a word or two. Each has a file, a struct that is seen there alone, and its drawing beside that:
  *

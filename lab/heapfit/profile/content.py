@@ -91,5 +91,10 @@ class Content:
 
     @property
     def proposals(self) -> list[Section]:
-        """The sections whose advice asks for something to be done."""
-        return [section for section in self.sections if section.advice.act]
+        """The sections whose advice asks for something to be done, whatever the program is."""
+        return [each for each in self.sections if each.advice.act and not each.advice.if_lasting]
+
+    @property
+    def if_lasting(self) -> list[Section]:
+        """The sections whose advice asks for it only of a program that runs on."""
+        return [each for each in self.sections if each.advice.act and each.advice.if_lasting]

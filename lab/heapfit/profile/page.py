@@ -73,6 +73,7 @@ def page(profile: Profile, trace: str = "TRACE", against: Against | None = None)
         facts=shown.facts,
         problems=shown.problems,
         proposals=shown.proposals,
+        if_lasting=shown.if_lasting,
         nothing_proposed=shown.nothing_proposed,
         sections=[(section, _places(section, profile, store)) for section in shown.sections],
         commands=shown.commands,

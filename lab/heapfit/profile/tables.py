@@ -358,26 +358,22 @@ def _apart_within(label: str, chains: Sequence[Sequence[str]]) -> list[str]:
     >>> _apart_within("f", [["f", "a", "g"], ["f", "b", "g"], ["f", "a", "h"], ["f", "b", "h"]])
     ['f < a < g', 'f < b < g', 'f < a < h', 'f < b < h']
     """
-    levels = list(zip_longest(*chains, fillvalue=""))
-    told: list[int] = []  # the levels that tell the chains apart, as far as they can be
-    while len({tuple(levels[at][row] for at in told) for row in range(len(chains))}) < len(
-        set(map(tuple, chains))
-    ):
-        rest = [at for at in range(len(levels)) if at not in told]
-        told.append(max(rest, key=lambda at: _groups(levels, [*told, at])))
+    rows = list(zip(*zip_longest(*chains, fillvalue=""), strict=True))  # all of one length
+    told: list[int] = []  # places in a row that tell the chains apart, as far as they can be
+    while _groups(rows, told) < len(set(rows)):
+        rest = [at for at in range(len(rows[0])) if at not in told]
+        told.append(max(rest, key=lambda at: _groups(rows, [*told, at])))
     names = []
-    for row, chain in enumerate(chains):
-        at = chain.index(label) if label in chain else -1
-        places = sorted({*told, at} - {-1})
-        calls = [levels[place][row] for place in places]
-        named = calls if at >= 0 else [*calls, label]
-        names.append(_WITHIN.join(call for call in named if call))
+    for row in rows:
+        own = [row.index(label)] if label in row else []
+        calls = [row[at] for at in sorted({*told, *own}) if row[at]]
+        names.append(_WITHIN.join(calls if own else [*calls, label]))
     return names
 
 
-def _groups(levels: Sequence[Sequence[str]], at: Sequence[int]) -> int:
-    """How many groups of chains these levels tell apart."""
-    return len(set(zip(*(levels[each] for each in at), strict=True)))
+def _groups(rows: Sequence[Sequence[str]], places: Sequence[int]) -> int:
+    """How many groups of rows these places tell apart."""
+    return len({tuple(row[at] for at in places) for row in rows})
 
 
 def _chain(short: Sequence[str], chain: Sequence[str]) -> str:

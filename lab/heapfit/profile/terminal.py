@@ -87,19 +87,17 @@ def _print_proposals(shown: Content, console: Console) -> None:
         if each.advice.feature:
             sections.setdefault(each.advice.feature, []).append(each.title)
     named = [f"{feature} ({'; '.join(titles)})" for feature, titles in sections.items()]
-    own = [each.advice for each in shown.proposals if not each.advice.feature]
-    lasting = [each for each in own if each.if_lasting]
-    own = [each for each in own if not each.if_lasting]
+    own = [each.advice.sentence for each in shown.proposals if not each.advice.feature]
     console.print()
-    for advice in own:
-        print_line(console, visible(f"In the program: {advice.sentence}"), style="bold")
+    for sentence in own:
+        print_line(console, visible(f"In the program: {sentence}"), style="bold")
     if named:
         when = "Also worth a try" if own else "Worth a try"
         print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
-    if not named and not own:
+    if not shown.proposals:
         print_line(console, shown.nothing_proposed, style="bold")
-    for advice in lasting:
-        print_line(console, visible(f"In the program: {advice.sentence}"))
+    for each in shown.if_lasting:
+        print_line(console, visible(f"In the program: {each.advice.sentence}"))
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
