@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #define STUCK "the file took nothing for 10 seconds"
+#define ENDED "the recorder's thread has been ended, perhaps by a seccomp filter"
 
 /*     recording, busy:
  *
@@ -184,7 +185,7 @@ void recording_give_up(void)
 {
     recording_stop_noting();
     atomic_store_explicit(&life.stuck, true, memory_order_relaxed);
-    if (writer_is_ours()) atomic_store_explicit(&life.complaint, STUCK, memory_order_relaxed);
+    if (writer_is_ours()) atomic_store_explicit(&life.complaint, writer_works() ? STUCK : ENDED, memory_order_relaxed);
 }
 
 /* The program may have closed stderr, and got its number for a file of its own: that one is left alone. */

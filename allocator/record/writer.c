@@ -162,7 +162,10 @@ void writer_start(bool begin)
     enum { START_MS = 5000 }; /* the file may be on a disk that does not answer; the program starts all the same */
     static const char at_once;
     recording_prepare();
-    atomic_store_explicit(&thread.over, false, memory_order_relaxed); /* R is not there yet */
+    /* Relaxed, all: R is not there yet, and one that was has ended, perhaps by itself. */
+    atomic_store_explicit(&thread.number, 0, memory_order_relaxed);
+    atomic_store_explicit(&thread.ready, 0, memory_order_relaxed);
+    atomic_store_explicit(&thread.over, false, memory_order_relaxed);
     alive_begin();
     atomic_store_explicit(&thread.process, platform_process_identity(), memory_order_relaxed);
     if (!platform_thread_start("heapfit-record", run, begin ? (void *)&at_once : NULL, false)) {

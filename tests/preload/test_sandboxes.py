@@ -88,6 +88,7 @@ def test_a_program_does_not_wait_for_a_recorder_that_a_filter_has_ended(tmp_path
         pytest.skip("here no filter can be installed")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) < 5000, "it waited for 10 seconds"
+    assert "has been ended" in done.stderr
 
 
 EVERYTHING = (

@@ -674,6 +674,9 @@ def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
 
 # In place of these, where the interpreter's own allocator was off.
 _OF_EACH_OBJECT = {
+    "rounding": replace(
+        _SHAPES["rounding"], advice=_told_as_usual("what rounding adds to its blocks")
+    ),
     "rate": replace(_SHAPES["rate"], advice=_told_as_usual("what its calls cost")),
     "lifetimes": replace(_SHAPES["lifetimes"], advice=_told_as_usual("whether pools help")),
     "bursts": replace(_SHAPES["bursts"], advice=_told_as_usual("whether contexts help")),

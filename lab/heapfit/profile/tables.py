@@ -357,23 +357,27 @@ def _apart_within(label: str, chains: Sequence[Sequence[str]]) -> list[str]:
     ['f < a', 'f < b', 'f < c', 'f < c']
     >>> _apart_within("f", [["f", "a", "g"], ["f", "b", "g"], ["f", "a", "h"], ["f", "b", "h"]])
     ['f < a < g', 'f < b < g', 'f < a < h', 'f < b < h']
+    >>> len(set(_apart_within("m", [["f", "h", "m"], ["f", "m"], ["f", "h", "k", "m"]])))
+    3
     """
     rows = list(zip(*zip_longest(*chains, fillvalue=""), strict=True))  # all of one length
-    told: list[int] = []  # places in a row that tell the chains apart, as far as they can be
-    while _groups(rows, told) < len(set(rows)):
-        rest = [at for at in range(len(rows[0])) if at not in told]
-        told.append(max(rest, key=lambda at: _groups(rows, [*told, at])))
+    told: list[int] = []  # places in a row whose calls are named
+    rest = list(range(len(rows[0])))
+    while len(set(_named(label, rows, told))) < len(set(rows)) and rest:
+        best = max(rest, key=lambda at: len(set(_named(label, rows, [*told, at]))))
+        told.append(best)
+        rest.remove(best)
+    return _named(label, rows, told)
+
+
+def _named(label: str, rows: Sequence[Sequence[str]], places: Sequence[int]) -> list[str]:
+    """Return the label of each row among its calls at these places, innermost first."""
     names = []
     for row in rows:
         own = [row.index(label)] if label in row else []
-        calls = [row[at] for at in sorted({*told, *own}) if row[at]]
+        calls = [row[at] for at in sorted({*places, *own}) if row[at]]
         names.append(_WITHIN.join(calls if own else [*calls, label]))
     return names
-
-
-def _groups(rows: Sequence[Sequence[str]], places: Sequence[int]) -> int:
-    """How many groups of rows these places tell apart."""
-    return len({tuple(row[at] for at in places) for row in rows})
 
 
 def _chain(short: Sequence[str], chain: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ def _print_proposals(shown: Content, console: Console) -> None:
     if not shown.proposals:
         print_line(console, shown.nothing_proposed, style="bold")
     for each in shown.if_lasting:
-        print_line(console, visible(f"In the program: {each.advice.sentence}"))
+        print_line(console, visible(f"In the program: {each.advice.sentence}"), style="bold")
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:

@@ -370,7 +370,7 @@ _NAMED = 3
 _SOON_NS, _MATTERS = 60 * S, 0.05
 _NORMAL = (
     "In a program that builds up a result and ends, this is normal. In a service it may be data "
-    "that came last, a cache without a limit, or a leak, which no allocator mends."
+    "that came last, a cache without a limit, or a leak: record it for longer, under load, to tell."
 )
 
 
