@@ -252,10 +252,10 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "thread_span_threshold",
-                    .description = "bytes of free spans that a thread keeps for itself, in steps of 64k",
+                    .description = "bytes of free spans that a thread keeps for itself at most, in steps of 64k",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
-                    .initial = 4 * SPAN_SIZE,
+                    .initial = 64 * SPAN_SIZE,
                     .maximum = BYTES_UNLIMITED,
                     .unlimited = 1,
                 },

@@ -1,6 +1,11 @@
 /* The free runs of spans that a heap keeps for itself: whole spans that its bins have emptied, and those of large objects
- * that its thread has freed, up to thread_span_threshold in all. Whoever takes one from here asks neither the lock that all
- * threads share nor the kernel, and gets memory that is resident, and perhaps in the processor's cache.
+ * that its thread has freed. Whoever takes one from here asks neither the lock that all threads share nor the kernel, and gets
+ * memory that is resident, and perhaps in the processor's cache.
+ *
+ * How much. A heap keeps LEAST_SPANS at first. A run that is asked for in vain after others had to leave is one that a larger
+ * cache would still have, so the cache may hold so much more from then on, up to thread_span_threshold. What nobody has asked
+ * for during the decay time was too much: it goes, and the cache may hold so much less. So a thread whose blocks of middle size
+ * come and go keeps them, however many threads there are, and others keep little.
  *
  * To the space layer a kept run is handed out: its descriptors are the heap's, which links it by length (next, prev) and by
  * age (owned_next, owned_prev). Its kind is SPAN_METADATA: nobody's object, whoever frees it a second time. What it was
@@ -16,6 +21,9 @@
 /* A run may be longer than is wanted by this share, so that objects of similar sizes take each other's. To cut the rest off
  * would take the lock of the space, and leave ends that fit nothing. */
 enum { WASTE_SHARE = 8 };
+
+/* A heap may keep so many spans to begin with, or, if that is more, this share of the threshold. */
+enum { LEAST_SPANS = 4, LEAST_SHARE = 16 };
 
 /* So many of the youngest are looked at where the first may not be the right one. */
 enum { COMPARED_MAX = 32 };
@@ -33,9 +41,32 @@ static void cache_count(struct span_cache *cache, uint32_t spans)
     atomic_store_explicit(&cache->spans, spans, memory_order_relaxed);
 }
 
+/* How much a heap may keep at most. Read under the lock: who sets it to 0 and then empties the cache, under the same lock, knows
+ * that it stays empty. */
+static uint32_t threshold(void)
+{
+    return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
+}
+
+/* How much it may keep now, of the threshold that was just read. */
+static uint32_t room(const struct span_cache *cache, uint32_t most)
+{
+    uint32_t least = most / LEAST_SHARE > LEAST_SPANS ? most / LEAST_SHARE : LEAST_SPANS;
+    uint64_t spans = (uint64_t)least + cache->grown;
+    return spans < most ? (uint32_t)spans : most;
+}
+
+/* Relaxed: the owner's alone, but for a thread that empties the cache, and a hint. */
+static void set_missing(struct span_cache *cache, bool missing)
+{
+    atomic_store_explicit(&cache->missing, missing, memory_order_relaxed);
+}
+
 void cache_start(struct span_cache *cache)
 {
     cache_count(cache, 0);
+    cache->grown = 0;
+    set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
 }
@@ -89,13 +120,6 @@ static void cache_detach_beyond(struct span_cache *cache, uint32_t spans, uint32
     while (cache_spans(cache) > spans) cache_detach_oldest(cache, chain);
 }
 
-/* How much a heap may keep. Read under the lock: who sets it to 0 and then empties the cache, under the same lock, knows
- * that it stays empty. */
-static uint32_t threshold(void)
-{
-    return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
-}
-
 /* ---- putting in --------------------------------------------------------------------------------------------------- */
 
 static void release(struct span *run)
@@ -114,23 +138,27 @@ void cache_release(uint32_t chain)
     }
 }
 
-void cache_put(struct heap *heap, struct span *run)
+bool cache_put(struct heap *heap, struct span *run)
 {
     struct span_cache *cache = &heap->cache;
     uint32_t chain = SPAN_NONE;
     if (heap == &heap_orphans) { /* everybody's: it would keep what no thread asks it for */
         release(run);
-        return;
+        return false;
     }
     span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
-    uint32_t most = threshold();
-    bool kept = run->run_spans <= most;
+    uint32_t most = threshold(), now = room(cache, most);
+    bool kept = run->run_spans <= now;
     if (kept) cache_add(cache, run, heap->number);
-    cache_detach_beyond(cache, most, &chain);
+    cache_detach_beyond(cache, now, &chain);
+    bool all_kept = kept && chain == SPAN_NONE;
+    if (!all_kept && run->run_spans <= most) set_missing(cache, true);
     platform_lock_release(&cache->lock);
+    if (all_kept) return true;
     if (!kept) release(run);
     cache_release(chain);
+    return false;
 }
 
 /* ---- taking ------------------------------------------------------------------------------------------------------- */
@@ -171,28 +199,41 @@ static struct span *find_span(const struct span_cache *cache, uint32_t bin)
     return youngest == SPAN_NONE ? NULL : span_at(youngest);
 }
 
-static struct span *take(struct span_cache *cache, struct span *(*find)(const struct span_cache *, uint32_t),
-                         uint32_t wanted)
+/* `spans` were wanted since some had to leave. While there is but one thread, the lock of the space is one that nobody else takes,
+ * and what is there serves any need of its own. */
+static void cache_grow(struct span_cache *cache, uint32_t spans, uint32_t most)
 {
-    if (cache_spans(cache) == 0) return NULL;
+    set_missing(cache, false);
+    if (heap_threads_now() == 1) return;
+    uint64_t grown = (uint64_t)cache->grown + spans;
+    cache->grown = grown < most ? (uint32_t)grown : most;
+}
+
+static struct span *take(struct span_cache *cache, struct span *(*find)(const struct span_cache *, uint32_t),
+                         uint32_t wanted, uint32_t spans)
+{
+    bool missing = atomic_load_explicit(&cache->missing, memory_order_relaxed);
+    if (cache_spans(cache) == 0 && !missing) return NULL;
     uint32_t chain = SPAN_NONE;
     platform_lock_acquire(&cache->lock);
-    cache_detach_beyond(cache, threshold(), &chain); /* it may have been lowered */
+    uint32_t most = threshold();
+    cache_detach_beyond(cache, room(cache, most), &chain); /* it may have been lowered */
     struct span *run = find(cache, wanted);
     if (run != NULL) cache_remove(cache, run);
+    else if (missing) cache_grow(cache, spans, most);
     platform_lock_release(&cache->lock);
-    cache_release(chain);
+    if (UNLIKELY(chain != SPAN_NONE)) cache_release(chain);
     return run;
 }
 
 struct span *cache_take_run(struct heap *heap, uint32_t spans)
 {
-    return take(&heap->cache, find_run, spans);
+    return take(&heap->cache, find_run, spans, spans);
 }
 
 struct span *cache_take_span(struct heap *heap, unsigned bin)
 {
-    return take(&heap->cache, find_span, bin);
+    return take(&heap->cache, find_span, bin, 1);
 }
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */
@@ -205,11 +246,13 @@ enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_
     struct span_cache *cache = &heap->cache;
     if (cache_spans(cache) == 0) return CHORES_NONE;
     platform_lock_acquire(&cache->lock);
-    uint32_t most = threshold();
+    uint32_t most = room(cache, threshold());
     bool is_due = true;
     for (unsigned i = 0; cache->oldest != SPAN_NONE; i++) {
-        is_due = cache_spans(cache) > most || span_age(span_at(cache->oldest), now) >= age_ms;
+        struct span *oldest = span_at(cache->oldest);
+        is_due = cache_spans(cache) > most || span_age(oldest, now) >= age_ms;
         if (!is_due || i == RELEASED_MAX) break;
+        cache->grown -= oldest->run_spans < cache->grown ? oldest->run_spans : cache->grown;
         cache_detach_oldest(cache, chain);
     }
     enum chores_left left = cache->oldest == SPAN_NONE ? CHORES_NONE : is_due ? CHORES_NOW : CHORES_LATER;
@@ -229,6 +272,7 @@ uint32_t cache_detach(struct heap *heap, uint32_t chain)
 {
     platform_lock_acquire(&heap->cache.lock);
     cache_detach_beyond(&heap->cache, 0, &chain);
+    heap->cache.grown = 0;
     platform_lock_release(&heap->cache.lock);
     return chain;
 }

@@ -157,6 +157,8 @@ struct span_cache {
     _Atomic(uint32_t) spans; /* in all of its runs */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */
+    uint32_t grown; /* spans that it may hold beyond what every heap may */
+    _Atomic(bool) missing; /* runs had to leave, and none has been asked for in vain since; the owner's */
 };
 
 /* Spans of a heap, in the order in which they were added; linked by owned_next and owned_prev. */
@@ -573,7 +575,7 @@ struct mixed_figures mixed_figures(const struct span *span);
 void cache_start(struct span_cache *cache);
 /* Keep a run that nobody uses any more, or give it to the space. Its kind is SPAN_METADATA; its first span's `bin` is the one
  * that it is cut for, or BIN_NONE; and if `uncarved` is 0 the run counts among the dense spans. */
-void cache_put(struct heap *heap, struct span *run);
+bool cache_put(struct heap *heap, struct span *run);
 /* A kept run of so many spans or a few more, for a large object; NULL: none. */
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */

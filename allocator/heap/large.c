@@ -96,9 +96,9 @@ static void release_or_keep(struct heap *heap, struct span *span)
     span->bin = BIN_NONE;
     span_kind_write(span, SPAN_METADATA);
     uint32_t entered = heap_enter(heap);
-    cache_put(heap, span);
+    bool kept = cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
-    heap_background_expect();
+    else if (!kept) heap_background_expect();
     heap_pause(heap); /* a thread of large objects alone comes nowhere else */
     heap_leave(heap, entered);
 }

@@ -24,7 +24,7 @@
 struct heap_settings heap_settings = {
     .remote_free_batch = 256,
     .remote_free_bytes = (size_t)64 * 1024,
-    .thread_spans_cached = 4,
+    .thread_spans_cached = 64,
     .free_page_threshold = SIZE_MAX,
     .lockless_threads = UINT32_MAX,
     .background = 0, /* the option says when */

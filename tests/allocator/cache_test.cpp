@@ -86,11 +86,12 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
 {
     in_new_heap([] {
         space_settings.decay_ms = DECAY_NEVER; // however long the machine is busy with something else
+        Sleepers other(1, [] { allocate_and_free(100); }); // the cache of an only thread does not grow
         for (uint32_t threshold : {1u, 4u, 64u, UNLIMITED}) {
             set_threshold(threshold);
             for (size_t spans : {1, 2, 4, 5, 16, 17, 63, 64, 65}) {
                 size_t size = spans * SPAN_SIZE - 100;
-                allocate_and_free(size);
+                for (int i = 0; i < 3; i++) allocate_and_free(size); // until the cache has grown
                 space_calls = kernel_calls = 0;
                 for (int i = 0; i < 1000; i++) allocate_and_free(size);
                 if (spans <= threshold) {
@@ -102,6 +103,60 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
             }
             heap_trim();
         }
+    });
+}
+
+// Blocks of so many spans together, allocated and then freed.
+void swing(uint32_t spans)
+{
+    std::vector<void *> blocks(spans / 2);
+    for (void *&block : blocks) block = heap_malloc(2 * SPAN_SIZE - 100);
+    for (void *block : blocks) heap_free(block);
+}
+
+constexpr uint32_t LEAST = 4, THRESHOLD = 64; // spans
+
+TEST(Cache, GrowsByWhatWasMissingAndNoFurther)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        Sleepers other(1, [] { allocate_and_free(100); });
+        swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept()) << "nothing had been missing yet";
+        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST + 16, kept());
+        space_calls = 0;
+        swing(LEAST + 16);
+        EXPECT_EQ(0u, space_calls);
+        for (uint32_t i = 0; i < 2 * THRESHOLD; i++) swing(2 * THRESHOLD);
+        EXPECT_EQ(THRESHOLD, kept());
+    });
+}
+
+TEST(Cache, OfAnOnlyThreadDoesNotGrow)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept());
+    });
+}
+
+TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = 100'000;
+        set_threshold(THRESHOLD);
+        Sleepers other(1, [] { allocate_and_free(100); });
+        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST + 16, kept());
+        struct heap *heap = thread_heap_own();
+        EXPECT_EQ(CHORES_NONE, cache_release_old(heap, platform_clock_ms() + 100'000, 100'000));
+        EXPECT_EQ(0u, kept());
+        swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept());
     });
 }
 

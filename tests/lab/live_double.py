@@ -51,7 +51,7 @@ class Double:
             for each in (
                 option("lockless_threads", "number", "unlimited", unlimited=True),
                 option("free_page_threshold", "size", "unlimited", unlimited=True),
-                option("thread_span_threshold", "size", "262144"),
+                option("thread_span_threshold", "size", "4194304"),
                 option("shared_span_threshold", "size", "unlimited", unlimited=True),
                 option("decay_ms", "number", "500", unlimited=True, maximum=(1 << 31) - 1),
                 option("remote_free_batch", "number", "256", minimum=1, maximum=4096),

@@ -35,7 +35,7 @@ def value(family: Metric, **labels: str) -> float:
 
 def test_options_are_the_values_in_force(double: Double) -> None:
     options = scraped()["heapfit_option"]
-    assert value(options, name="thread_span_threshold") == 262144
+    assert value(options, name="thread_span_threshold") == 4194304
     assert value(options, name="decay_ms") == 500
     assert math.isinf(value(options, name="free_page_threshold"))
     assert not any(each.labels["name"] == "huge_pages" for each in options.samples)

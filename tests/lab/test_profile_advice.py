@@ -115,6 +115,11 @@ def surge(number: int, size: int) -> Tables:
     return ten_seconds(*[Block(size, 9 * S - S // 10, 9 * S)] * number)
 
 
+def crowd(size: int, seconds: float) -> Tables:
+    """A thousand blocks of two threads."""
+    return program(many(1000, size, seconds), threads=2)
+
+
 # The section, the feature that is named (True: that the program is to be changed, None: nothing is
 # to be done), what is said, and the program.
 RULES = [
@@ -128,11 +133,11 @@ RULES = [
     ("memory", None, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),
     ("peak", "hf_footprint_shrink", "78.1 MiB of the peak", surge(2500, 32 * KIB)),
     ("peak", None, "above 32 KiB", surge(2, 64 * MIB)),
-    ("sizes", "thread_span_threshold", "_threshold:1m`", program(many(1000, 100 * KIB, 0.01))),
-    ("sizes", "thread_span_threshold", "_threshold:8m`", program(many(1000, 1500 * KIB, 0.01))),
-    ("sizes", "thread_span_threshold", "", program(many(1000, 100 * KIB, 0.05), threads=2)),
-    ("sizes", None, "", program(many(1000, 100 * KIB, 0.05))),
-    ("sizes", None, "", program(many(1000, 100 * KIB, 1))),
+    ("sizes", "thread_span_threshold", "_threshold:16m`", crowd(1500 * KIB, 0.05)),
+    ("sizes", "thread_span_threshold", "_threshold:32m`", crowd(6 * MIB, 0.05)),
+    ("sizes", None, "", crowd(100 * KIB, 0.01)),
+    ("sizes", None, "", crowd(1500 * KIB, 1)),
+    ("sizes", None, "", program(many(1000, 1500 * KIB, 0.01))),
     (
         "rate",
         "another allocator",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from heapfit.profile.advice import (
-    KIB,
     MIB,
     NEGLIGIBLE,
     PAIR_NS,
@@ -28,15 +27,15 @@ from heapfit.text import capitalised, suffixed
 
 # ---------------------------------------------------------------------- sizes
 
-# Fewer for each second of processor time cost nothing that anybody sees: at a microsecond each
-# where threads wait for each other, and a fifth of that in a program of one thread.
-_LARGE_PER_S, _LARGE_PER_S_ALONE = 10_000, 50_000
-# Four such blocks fill what a thread keeps of free spans by default (256 KiB).
-_LARGE_TO_KEEP = 64 * KIB
+# Fewer for each second of processor time cost nothing that anybody sees, at a microsecond each
+# where threads wait for each other. A program of one thread waits for nobody.
+_LARGE_PER_S = 10_000
+# Four such blocks fill what a thread keeps of free spans at most by default (4 MiB).
+_LARGE_TO_KEEP = 1 * MIB
 # More for each thread is a peak kept, and no cache.
 _MOST_KEPT = 64 * MIB
 # What tuning.md suggests; smaller steps are not worth a test.
-_LEAST_KEPT = 1 * MIB
+_LEAST_KEPT = 16 * MIB
 
 
 def sizes(profile: Profile, trace: str) -> Advice:
@@ -46,7 +45,8 @@ def sizes(profile: Profile, trace: str) -> Advice:
     mean = large.bytes / large.objects if large.objects else 0
     wanted = power_of_two(int(4 * mean), _LEAST_KEPT)
     if (
-        often >= (_LARGE_PER_S if _has_threads(profile) else _LARGE_PER_S_ALONE)
+        _has_threads(profile)
+        and often >= _LARGE_PER_S
         and mean >= _LARGE_TO_KEEP
         and local.objects >= large.objects / 2
         and wanted <= _MOST_KEPT
