@@ -15,7 +15,8 @@ folder and the file away. `scripts/update-docs fit` then writes the table of doc
 
 Run it on a quiet machine, after `cmake --build --preset release`, with the allocators and the
 workloads installed. On two cores: gains and time some four hours each, promises two, false half an
-hour, tau an hour and a half, grid two hours for each program.
+hour, tau an hour and a half, grid two hours for each program; a third of that with `--time 5m
+--blocks 3`. What was spent is stored with each result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,10 +70,21 @@ UNHELPED = {
     "bc": ["sh", "-c", "echo 'scale=4000; 4*a(1)' | bc -l"],
 }
 
-DEFAULT_BLOCKS, TAU_BLOCKS, GRID_BLOCKS, AGAIN_BLOCKS = 10, 20, 6, 20
+GRID_BLOCKS = 6
 # `at equal time` and `at equal memory` of the goals.
 TIME_BOUND, MEMORY_BOUND = "wall_s<=1.01", "replay_peak_bytes<=1.02"
 MEAN, REPLAYED_TIME = "mean_rss_bytes", "allocator_s"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long each fit may take, and the blocks of each study of the allocators' defaults.
+
+    Twice as many measure promises again, and a program beside its replay.
+    """
+
+    time: str
+    blocks: int
 
 
 @dataclass(frozen=True)
@@ -80,32 +92,32 @@ class Part:
     """A row of the table: its programs, and what is measured of each."""
 
     programs: Sequence[str]
-    measure: Callable[[str, str], dict[str, Any]]  # of a program, with the fit's time
+    measure: Callable[[str, Effort], dict[str, Any]]
 
 
 # ------------------------------------------------------------------- the parts
 
 
-def gains(name: str, time: str) -> dict[str, Any]:
+def gains(name: str, effort: Effort) -> dict[str, Any]:
     """Mean resident memory of the choice beside that of the best default, at equal time."""
-    best = best_default(workload_of(name), MEAN)
+    best = best_default(workload_of(name), MEAN, effort.blocks)
     folder = STUDIES / f"gains-{name}"
-    answer = fit([name], folder, "--goal", "mean", "--keep", TIME_BOUND, "--time", time,
-                 "--baseline", best)  # fmt: skip
+    answer = fit([name], folder, "--goal", "mean", "--keep", TIME_BOUND, "--time",
+                 effort.time, "--baseline", best)  # fmt: skip
     return {"best_default": best, **chosen(answer, "mean"), "folder": folder.name}
 
 
-def time_gains(name: str, time: str) -> dict[str, Any]:
+def time_gains(name: str, effort: Effort) -> dict[str, Any]:
     """Time in the allocator, by a replay of a recording of all calls, at equal memory."""
     trace = recording(name)
-    best = best_default(replay_workload(make_plan(trace)), REPLAYED_TIME)
+    best = best_default(replay_workload(make_plan(trace)), REPLAYED_TIME, effort.blocks)
     folder = STUDIES / f"time-{name}"
-    answer = fit([str(trace)], folder, "--goal", "time", "--keep", MEMORY_BOUND, "--time", time,
-                 "--baseline", best)  # fmt: skip
+    answer = fit([str(trace)], folder, "--goal", "time", "--keep", MEMORY_BOUND, "--time",
+                 effort.time, "--baseline", best)  # fmt: skip
     return {"best_default": best, **chosen(answer, "time"), "folder": folder.name}
 
 
-def promises(name: str, _: str) -> dict[str, Any]:
+def promises(name: str, effort: Effort) -> dict[str, Any]:
     """What was promised of time and memory, and what a fresh run finds."""
     kept = stored().get("gains", {}).get(name)
     if kept is None or kept["choice"] is None:
@@ -113,7 +125,7 @@ def promises(name: str, _: str) -> dict[str, Any]:
     confirmed = STUDIES / kept["folder"] / "confirm"
     study, _trials = load(confirmed)
     pair = [study.allocator(study.baseline), study.allocator(kept["choice"])]
-    fresh = study_of(study.workload, pair, AGAIN_BLOCKS, step=500)
+    fresh = study_of(study.workload, pair, 2 * effort.blocks, step=500)
     execute(fresh, STUDIES / f"again-{name}", data=data_of(study.workload))
     told, found = read(confirmed), read(STUDIES / f"again-{name}")
     made = []
@@ -127,30 +139,30 @@ def promises(name: str, _: str) -> dict[str, Any]:
     return {"choice": kept["choice"], "promises": made}
 
 
-def false_ones(name: str, time: str) -> dict[str, Any]:
+def false_ones(name: str, effort: Effort) -> dict[str, Any]:
     """What is chosen where nothing helps: it should be nothing."""
     folder = STUDIES / f"false-{name}"
-    answer = fit(["--", *UNHELPED[name]], folder, "--time", time)
+    answer = fit(["--", *UNHELPED[name]], folder, "--time", effort.time)
     return {"choice": answer["choice"], "why": answer["why"], "folder": folder.name}
 
 
-def tau(name: str, _: str) -> dict[str, Any]:
+def tau(name: str, effort: Effort) -> dict[str, Any]:
     """How a replay's ranking agrees with the program's, and halves of the program's own."""
     workload = workload_of(name)
     allocators = plain(replayable=True)
     real = STUDIES / f"tau-real-{name}"
-    execute(study_of(workload, allocators, TAU_BLOCKS), real, data=data_of(workload))
+    execute(study_of(workload, allocators, 2 * effort.blocks), real, data=data_of(workload))
     replayed = STUDIES / f"tau-replayed-{name}"
     played = replay_workload(make_plan(recording(name)))
     shown = shown_metrics(system_calls=False, instructions=True)
-    study = study_of(played, allocators, DEFAULT_BLOCKS, shown=shown)
+    study = study_of(played, allocators, effort.blocks, shown=shown)
     execute(measured_by_replay(study), replayed)
     reading = read(real)
     found = agreements(read(replayed).summary, reading.summary, halved(reading.readings))
     return {each.what: {"tau": each.tau, "halves": each.halves} for each in found}
 
 
-def grid(name: str, time: str) -> dict[str, Any]:
+def grid(name: str, effort: Effort) -> dict[str, Any]:
     """The best gain of all allocators with all settings, and what fit finds of it."""
     workload = workload_of(name)
     allocators = plain()
@@ -163,7 +175,7 @@ def grid(name: str, time: str) -> dict[str, Any]:
     where = STUDIES / f"grid-{name}"
     execute(study_of(workload, [*allocators, *every], GRID_BLOCKS), where, data=data_of(workload))
     best = min(ratios(read(where)).items(), key=lambda each: each[1])
-    answer = fit([name], STUDIES / f"grid-fit-{name}", "--goal", "mean", "--time", time)
+    answer = fit([name], STUDIES / f"grid-fit-{name}", "--goal", "mean", "--time", effort.time)
     # By the grid's own figures, so that both are measured alike.
     found = ratios(read(where)).get(answer["choice"] or "", 1.0)
     share = (1 - found) / (1 - best[1]) if best[1] < 1 else 1.0
@@ -207,11 +219,11 @@ def chosen(answer: dict[str, Any], figure: str) -> dict[str, Any]:
     return {"choice": answer["choice"], "estimate": 1.0, "low": 1.0, "high": 1.0}
 
 
-def best_default(workload: Workload, metric: str) -> str:
+def best_default(workload: Workload, metric: str, blocks: int) -> str:
     """Return the allocator without settings that has least of `metric`."""
     where = STUDIES / f"defaults-{workload.name}"
     is_replay = metric == REPLAYED_TIME
-    study = study_of(workload, plain(replayable=is_replay), DEFAULT_BLOCKS)
+    study = study_of(workload, plain(replayable=is_replay), blocks)
     study = measured_by_replay(study) if is_replay else study
     execute(study, where, data=data_of(workload))
     medians = {e.allocator: e.median for e in read(where).summary.estimates if e.metric == metric}
@@ -309,13 +321,19 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--only", metavar="NAME", action="append", help="only these programs")
     parser.add_argument("--time", default="15m", help="what each fit may take; default: 15m")
+    parser.add_argument(
+        "--blocks",
+        type=int,
+        default=10,
+        help="blocks of each study of the allocators' defaults; default: %(default)s",
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     """Measure what a part lacks."""
     arguments = parse_arguments()
-    part = PARTS[arguments.part]
+    part, effort = PARTS[arguments.part], Effort(arguments.time, arguments.blocks)
     for name in arguments.only or part.programs:
         if name not in part.programs:
             raise SystemExit(f"{arguments.part} has no {name}; it has {', '.join(part.programs)}")
@@ -323,7 +341,7 @@ def main() -> int:
             print(f"{name}: there already")
             continue
         print(f"{arguments.part}: {name}", flush=True)
-        keep(arguments.part, name, part.measure(name, arguments.time))
+        keep(arguments.part, name, {**part.measure(name, effort), **asdict(effort)})
     return 0
 
 
