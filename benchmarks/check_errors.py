@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,10 +41,14 @@ def kinds(generator: np.random.Generator) -> dict[str, Draw]:
         "exponential": lambda shape: generator.exponential(1e6, shape),
     }
     for high in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9):
-        found[f"two values, {high:.0%} high"] = lambda shape, high=high: (
-            1000.0 + (generator.random(shape) < high)
-        )
+        found[f"two values, {high:.0%} high"] = partial(_two_values, generator, high)
     return found
+
+
+def _two_values(
+    generator: np.random.Generator, high: float, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    return (1000.0 + (generator.random(shape) < high)).astype(np.float64)
 
 
 def false_alarms(draw: Draw, saved: int, now: int, checks: int) -> float:

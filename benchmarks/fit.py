@@ -155,8 +155,8 @@ def tau(name: str, effort: Effort) -> dict[str, Any]:
     replayed = STUDIES / f"tau-replayed-{name}"
     played = replay_workload(make_plan(recording(name)))
     shown = shown_metrics(system_calls=False, instructions=True)
-    study = study_of(played, allocators, effort.blocks, shown=shown)
-    execute(measured_by_replay(study), replayed)
+    study = study_of(played, allocators, effort.blocks, shown=shown, is_replay=True)
+    execute(study, replayed)
     reading = read(real)
     found = agreements(read(replayed).summary, reading.summary, halved(reading.readings))
     return {each.what: {"tau": each.tau, "halves": each.halves} for each in found}
@@ -223,8 +223,7 @@ def best_default(workload: Workload, metric: str, blocks: int) -> str:
     """Return the allocator without settings that has least of `metric`."""
     where = STUDIES / f"defaults-{workload.name}"
     is_replay = metric == REPLAYED_TIME
-    study = study_of(workload, plain(replayable=is_replay), blocks)
-    study = measured_by_replay(study) if is_replay else study
+    study = study_of(workload, plain(replayable=is_replay), blocks, is_replay=is_replay)
     execute(study, where, data=data_of(workload))
     medians = {e.allocator: e.median for e in read(where).summary.estimates if e.metric == metric}
     return min(medians, key=lambda name: medians[name])
@@ -236,11 +235,13 @@ def study_of(
     blocks: int,
     step: int = 0,
     shown: Sequence[str] = (),
+    *,
+    is_replay: bool = False,
 ) -> Study:
     """Return a study of these, the first of which is the baseline."""
     return plan(workload, list(allocators), baseline=allocators[0].name,
                 cores=[default_cores(workload)], replicates=blocks, warmups=1, seed=7 + step,
-                shown=list(shown))  # fmt: skip
+                shown=list(shown), only=measured_by_replay() if is_replay else None)  # fmt: skip
 
 
 def plain(*, replayable: bool = False) -> list[InstalledAllocator]:
