@@ -236,7 +236,8 @@ def test_the_file_is_of_the_program_that_a_launcher_became(
         "exit", "exec", "exec",
     ]  # fmt: skip
     assert f"t.hft: {program.name} (process " in done.stderr
-    assert "t.hft.1: env (process " in done.stderr
+    assert "and 2 files with " in done.stderr
+    assert done.stderr.rstrip().endswith("next: heapfit profile t.hft")
     files = [tmp_path / f"t.hft{each}" for each in ("", ".1", ".2")]
     shown = run_heapfit("profile", *files, "--allocators", "glibc", folder=tmp_path)
     assert "1 process, 3 recordings" in " ".join(shown.stdout.split())

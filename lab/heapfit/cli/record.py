@@ -353,13 +353,23 @@ def _tell(written: list[Written], as_json: bool, **more: Any) -> None:
     messages.print(_line(written), soft_wrap=True)
 
 
+def _busy(written: list[Written]) -> list[Written]:
+    """Return those that a profile is worth of: with a hundredth of all events, or half where the
+    process then became another program, as launchers do."""
+    events = sum(each.events for each in written)
+    found = [
+        each for each in written if each.events >= events / (2 if each.ended == "exec" else 100)
+    ]
+    return found or written[:1]
+
+
 def _line(written: list[Written]) -> str:
     """Return what was written, and the command that goes on from there."""
-    names = [os.path.relpath(each.path) for each in written]
+    names = [os.path.relpath(each.path) for each in _busy(written)]
     paths = [shlex.quote(f"./{each}" if each.startswith("-") else each) for each in names]
     size, count = sum(each.size for each in written), sum(each.events for each in written)
     total = Written(written[0].path, size, count, all(each.whole for each in written))
-    what = paths[0] if len(paths) == 1 else f"{len(paths)} files ({paths[0]} …)"
+    what = paths[0] if len(written) == 1 else f"{len(written)} files ({paths[0]} …)"
     each = f", {total.bytes_per_event:.1f} bytes each" if total.bytes_per_event else ""
     events = f"{total.events:,} events{each} ({text.size(total.size)})"
     return f"wrote {what}: {events}; next: heapfit profile {' '.join(paths)}"
@@ -369,7 +379,8 @@ def _list(written: list[Written]) -> None:
     """Say which program each file is of, and how much it did."""
     from heapfit.trace.native import Reader
 
-    for each in written[:_MOST_LISTED]:
+    busy = _busy(written)
+    for each in busy[:_MOST_LISTED]:
         with Reader(each.path) as reader:
             info = reader.info
         became = ", before it became another program" if each.ended == "exec" else ""
@@ -380,8 +391,12 @@ def _list(written: list[Written]) -> None:
             soft_wrap=True,
             highlight=False,
         )
-    if len(written) > _MOST_LISTED:
-        messages.print(f"and {len(written) - _MOST_LISTED} more")
+    if len(busy) > _MOST_LISTED:
+        messages.print(f"and {len(busy) - _MOST_LISTED} more")
+    if rest := len(written) - len(busy):
+        share = 1 - sum(each.events for each in busy) / sum(each.events for each in written)
+        files = text.counted(rest, "file")
+        messages.print(f"and {files} with {text.percent(share)} of the events")
 
 
 def _described(written: Written) -> dict[str, Any]:
