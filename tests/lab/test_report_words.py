@@ -10,6 +10,7 @@ from heapfit.report import Reading
 from heapfit.report.comparisons import letters_tables
 from heapfit.report.conclusions import conclude, overall
 from heapfit.report.problems import remarks
+from heapfit.report.recommendation import against_baseline
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import TERMINAL_DIGITS, scale_for
 from report_data import METRICS, make_study, make_trials
@@ -134,3 +135,22 @@ def test_who_is_shown_to_be_worse_than_another_does_not_lead_beside_one_that_sca
     [shown] = letters_tables(results, WALL, results.scale(WALL, 4))
     leaders = [row.label for row in shown.rows if row.cells[0].is_best]
     assert leaders == ["noisy", "good"]
+
+
+def test_a_gain_that_one_setting_turns_around_is_told_with_that_setting() -> None:
+    study = make_study(
+        allocators=["glibc", "heapfit"], cores=[1, 2], replicates=8, warmups=0, metrics=[WALL]
+    )
+    ratio = {"glibc": {1: 1.0, 2: 1.0}, "heapfit": {1: 0.5, 2: 1.2}}
+    trials = []
+    for trial in make_trials(study):
+        seconds = 5 + 0.01 * trial.planned.block
+        figures = {"wall_s": seconds * ratio[trial.planned.allocator][trial.planned.cores]}
+        trials.append(trial.model_copy(update={"metrics": figures}))
+    reading = Reading(study, trials)
+    advice = reading.advice
+    assert advice is not None
+    assert advice.recommended == "heapfit"
+    said = against_baseline(reading.results, advice)
+    assert "This is the mean of all settings. Not so with 2 cores: wall time +20.0 %" in said
+    assert "1 core" not in said

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 
 from heapfit import catalogue, options
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
 from heapfit.meaning import PROCESSOR, REPLAYED_TIME
-from heapfit.records import InstalledAllocator, Study
+from heapfit.records import InstalledAllocator, Metric, Study, Verdict
 from heapfit.report.conclusions import mid_sentence
+from heapfit.report.labels import setting_label
 from heapfit.report.results import Results, change
 from heapfit.report.tables import Cell, Row, Table
-from heapfit.text import TERMINAL_DIGITS, TIMES, join_words, visible
+from heapfit.text import TERMINAL_DIGITS, TIMES, Scale, join_words, visible
 from heapfit.trial.placeholders import BUILTIN_NAMES
 from heapfit.trial.preload import environment_changes
 
@@ -92,21 +94,43 @@ def _cost_text(standing: Standing, cost: str) -> str:
 
 def against_baseline(results: Results, advice: Advice) -> str:
     """Return what the recommended allocator is to the baseline in each of the metrics that decide,
-    over all settings, as a sentence; empty: there is nothing to say."""
+    over all settings and in those that show the opposite; empty: there is nothing to say."""
     name = advice.recommended
     setting = results.settings[0] if len(results.settings) == 1 else None
     if name is None or name == results.baseline:
         return ""
     by_name = {metric.name: metric for metric in results.metrics}
-    said = []
+    said: list[str] = []
+    opposite: list[str] = []
     for metric in (by_name[each] for each in advice.metrics.values() if each in by_name):
         verdict = results.verdict(setting, metric, name, results.baseline)
         if verdict is not None:
             undecided = "" if verdict.shown else ", which may be chance"
             scale = results.scale(metric, TERMINAL_DIGITS)
             said.append(f"{mid_sentence(metric.label)} {change(verdict, scale)}{undecided}")
+            opposite += _opposite(results, metric, name, verdict, scale)
+    if not said:
+        return ""
     baseline = visible(results.baseline)
-    return f"Compared with {baseline}: {'; '.join(said)}." if said else ""
+    lines = [f"Compared with {baseline}: {'; '.join(said)}."]
+    if opposite:
+        lines.append(f"This is the mean of all settings. Not so {'; '.join(opposite)}.")
+    return " ".join(lines)
+
+
+def _opposite(
+    results: Results, metric: Metric, name: str, overall: Verdict, scale: Scale
+) -> Iterator[str]:
+    """Yield the settings in which `name` is shown to change `metric` the other way."""
+    for setting in results.settings if len(results.settings) > 1 else []:
+        verdict = results.against_baseline(setting, metric, name)
+        if verdict and verdict.shown and _rises(verdict) != _rises(overall):
+            found = f"{mid_sentence(metric.label)} {change(verdict, scale)}"
+            yield f"with {visible(setting_label(setting))}: {found}"
+
+
+def _rises(verdict: Verdict) -> bool:
+    return verdict.estimate > (1 if verdict.subject == "ratio" else 0)
 
 
 def deployment(study: Study, advice: Advice | None) -> list[str]:
