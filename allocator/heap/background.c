@@ -78,6 +78,13 @@ static bool is_put_off(void)
     return platform_clock_ms() < atomic_load_explicit(&not_before_ms, memory_order_relaxed);
 }
 
+bool heap_background_is_possible(void)
+{
+    /* Relaxed: a hint. */
+    return setting() != BACKGROUND_OFF &&
+           atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_FORBIDDEN;
+}
+
 void heap_background_consider(void)
 {
     if (setting() == BACKGROUND_OFF ||

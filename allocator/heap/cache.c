@@ -200,11 +200,11 @@ static struct span *find_span(const struct span_cache *cache, uint32_t bin)
 }
 
 /* `spans` were wanted since some had to leave. While there is but one thread, the lock of the space is one that nobody else takes,
- * and what is there serves any need of its own. */
+ * and what is there serves any need of its own. Where there can be no background thread, threads that sleep would keep it all. */
 static void cache_grow(struct span_cache *cache, uint32_t spans, uint32_t most)
 {
     set_missing(cache, false);
-    if (heap_threads_now() == 1) return;
+    if (heap_threads_now() == 1 || !heap_background_is_possible()) return;
     uint64_t grown = (uint64_t)cache->grown + spans;
     cache->grown = grown < most ? (uint32_t)grown : most;
 }

@@ -660,6 +660,8 @@ extern _Atomic(uint32_t) heap_background_status;
 
 /* From now on this process may start threads. */
 void heap_background_allow(void);
+/* Whether there is a thread where one is wanted, as far as can be told; a hint. */
+bool heap_background_is_possible(void);
 /* Memory may be waiting to go back: see whether that is worth a thread. */
 void heap_background_consider(void);
 /* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */

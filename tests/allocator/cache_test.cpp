@@ -82,11 +82,25 @@ void allocate_and_free(size_t size)
     heap_free(object);
 }
 
+// What a cache needs to grow: another thread, and that a background thread may be started.
+class Company
+{
+  public:
+    Company()
+    {
+        heap_settings.background = BACKGROUND_AUTO;
+        heap_background_allow();
+    }
+
+  private:
+    Sleepers other_{1, [] { allocate_and_free(100); }};
+};
+
 TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
 {
     in_new_heap([] {
         space_settings.decay_ms = DECAY_NEVER; // however long the machine is busy with something else
-        Sleepers other(1, [] { allocate_and_free(100); }); // the cache of an only thread does not grow
+        Company company;
         for (uint32_t threshold : {1u, 4u, 64u, UNLIMITED}) {
             set_threshold(threshold);
             for (size_t spans : {1, 2, 4, 5, 16, 17, 63, 64, 65}) {
@@ -121,7 +135,7 @@ TEST(Cache, GrowsByWhatWasMissingAndNoFurther)
     in_new_heap([] {
         space_settings.decay_ms = DECAY_NEVER;
         set_threshold(THRESHOLD);
-        Sleepers other(1, [] { allocate_and_free(100); });
+        Company company;
         swing(LEAST + 16);
         EXPECT_EQ(LEAST, kept()) << "nothing had been missing yet";
         for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
@@ -139,6 +153,20 @@ TEST(Cache, OfAnOnlyThreadDoesNotGrow)
     in_new_heap([] {
         space_settings.decay_ms = DECAY_NEVER;
         set_threshold(THRESHOLD);
+        heap_settings.background = BACKGROUND_AUTO;
+        heap_background_allow();
+        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept());
+    });
+}
+
+TEST(Cache, DoesNotGrowWhereNobodyWouldEmptyThoseOfSleepers)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        Company company;
+        heap_settings.background = BACKGROUND_OFF;
         for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
         EXPECT_EQ(LEAST, kept());
     });
@@ -149,7 +177,7 @@ TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
     in_new_heap([] {
         space_settings.decay_ms = 100'000;
         set_threshold(THRESHOLD);
-        Sleepers other(1, [] { allocate_and_free(100); });
+        Company company;
         for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
         EXPECT_EQ(LEAST + 16, kept());
         struct heap *heap = thread_heap_own();
