@@ -141,6 +141,21 @@ def test_a_file_that_is_no_program_is_explained(run_heapfit: Heapfit, tmp_path: 
         )
 
 
+def test_a_program_that_is_linked_with_a_malloc_is_told_where_nothing_is_preloaded(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    code = "#include <stddef.h>\nstatic char a[9];\nvoid *malloc(size_t n) { return n ? a : 0; }\n"
+    arena = compiled(tmp_path / "libarena.so", code, "-w", "-fno-builtin", "-shared", "-fPIC")
+    links = ("-Wl,--no-as-needed", f"-Wl,-rpath,{tmp_path}", str(arena))
+    program = compiled(tmp_path / "program", "int main(void) { return 3; }", *links)
+    result = run_heapfit("run", "--allocator", "glibc", "--", program)
+    assert result.returncode == 3
+    assert "is linked with libarena.so, which serves it, since glibc preloads" in result.stderr
+    libc = result.stderr.rsplit("--allocator ", 1)[1].strip()
+    result = run_heapfit("run", "--allocator", libc, "--", program)
+    assert (result.returncode, result.stderr) == (3, "")
+
+
 def test_a_program_in_which_the_library_has_no_effect_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import become, environment_changes, refined
 from heapfit.errors import UsageError
+from heapfit.host.program import started_by
 
 app = new_app()
 
@@ -72,11 +74,29 @@ def run(
     else:
         from heapfit import catalogue
 
-        changes = catalogue.environment_under(catalogue.resolve_treatment(allocator, chosen))
+        treatment = catalogue.resolve_treatment(allocator, chosen)
+        changes = catalogue.environment_under(treatment)
+        if treatment.library is None:
+            _say_what_it_is_linked_with(command[0], treatment.name)
     if as_json:
         typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
     else:
         become(command, changes)
+
+
+def _say_what_it_is_linked_with(name: str, allocator: str) -> None:
+    """Say in one line where preloading nothing leaves the program another malloc than its name."""
+    from heapfit.doctor.program import c_library, libraries_of, linked_allocator
+
+    program = started_by(name)
+    libraries = libraries_of(program) if program else []
+    if linked := linked_allocator(libraries):
+        print(
+            f"heapfit: note: {name} is linked with {linked.name}, which serves it, since "
+            f"{allocator} preloads nothing; for the C library's malloc: --allocator "
+            f"libc={c_library(libraries)}",
+            file=sys.stderr,
+        )
 
 
 def _command(words: list[str], program: list[str] | None) -> list[str]:
