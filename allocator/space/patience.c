@@ -9,10 +9,10 @@
  * Where most of the heap is free, and much, it goes back after an eighth of the decay time, unless that was in vain: the memory of a
  * phase that is over is not there when the process needs some for other things.
  *
- * A table that has been copied into a larger one, the next to be asked for, is freed, and the next one will be larger still; a block
- * that was most of the heap is freed at the end of a phase. A program of one thread that then calls no more would keep it for ever,
- * and others until the decay time is over: so its pages go back at once, for less than it took to fill them. A program that soon takes
- * them again, twice, needs such blocks again and again, and keeps them for a minute.
+ * A large block is freed: a table that has been copied into a larger one, a picture that has been drawn, the data of a phase. What
+ * the program fills next is seldom of the same length and stands beside it, so that the peak would be higher by what is kept; and a
+ * program of one thread that then calls no more would keep it for ever. So the pages go back at once, for less than it took to fill
+ * them. A program that soon takes them again, twice, needs such blocks again and again, and keeps them for a minute.
  */
 #include "state.h"
 
@@ -91,9 +91,8 @@ uint32_t patience_age(uint32_t decay_ms, uint64_t now)
 
 /* ---- large blocks that have had their time -------------------------------------------------------------------------- */
 
-/* From which size, and which share of what is in use, a run is taken for a table that was outgrown, by a run that is larger by such a
- * share; and from which for a phase's block. Smaller ones are not worth a system call each. */
-enum { TABLE_SPANS = 64, TABLE_SHARE = 16, LARGER_SHARE = 4, PHASE_SPANS = SPACE_MUCH / SPAN_SIZE };
+/* From which size, and which share of what is in use. Smaller ones are not worth a system call each. */
+enum { SPENT_SPANS = 16, SPENT_SHARE = 16 };
 
 /* When what was in vain is forgotten: a service may need a phase's block once more. And how soon at least memory is taken again that
  * was purged in vain, however short the decay time is. */
@@ -104,35 +103,25 @@ static bool was_soon(uint64_t rest)
     return rest <= (longest() > SOON_MS ? longest() : SOON_MS);
 }
 
-void patience_handed_out(uint32_t index, uint32_t spans, uint32_t clean)
+void patience_taken_again(uint32_t spans)
 {
-    struct outgrown *outgrown = &space_state.outgrown;
-    if (spans >= TABLE_SPANS) {
-        if (index != outgrown->newest) outgrown->before = outgrown->newest; /* else it has grown in place */
-        outgrown->newest = index;
-        outgrown->newest_spans = spans;
-    }
-    if (LIKELY(outgrown->purged == 0) || clean == 0) return;
-    outgrown->taken += clean;
-    if (outgrown->taken < outgrown->purged / 2) return;
-    outgrown->times = was_soon(age_at(platform_clock_ms(), outgrown->purged_at)) ? outgrown->times + 1 : 0;
-    outgrown->purged = outgrown->taken = 0;
+    struct spent *spent = &space_state.spent;
+    if (LIKELY(spent->purged == 0)) return;
+    spent->taken += spans;
+    if (spent->taken < spent->purged / 2) return;
+    spent->times = was_soon(age_at(platform_clock_ms(), spent->purged_at)) ? spent->times + 1 : 0;
+    spent->purged = spent->taken = 0;
 }
 
-bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now)
+bool patience_is_spent(uint32_t spans, uint64_t now)
 {
-    struct outgrown *outgrown = &space_state.outgrown;
-    if (LIKELY(spans < TABLE_SPANS)) return false;
-    if (index == outgrown->newest) outgrown->newest_spans = 0;
-    bool table = index == outgrown->before && outgrown->newest_spans >= spans + spans / LARGER_SHARE &&
-                 spans >= spans_handed_out() / TABLE_SHARE;
-    bool phase = spans >= PHASE_SPANS && spans > spans_handed_out() - spans;
-    if (!table && !phase) return false;
-    uint64_t rest = age_at(now, outgrown->purged_at);
-    if (!was_soon(rest)) outgrown->purged = outgrown->taken = 0;
-    if (rest > FORGOTTEN_MS) outgrown->times = 0;
-    if (outgrown->times >= TIMES) return false;
-    outgrown->purged += spans;
-    outgrown->purged_at = now;
+    struct spent *spent = &space_state.spent;
+    if (LIKELY(spans < SPENT_SPANS) || spans < spans_handed_out() / SPENT_SHARE) return false;
+    uint64_t rest = age_at(now, spent->purged_at);
+    if (!was_soon(rest)) spent->purged = spent->taken = 0;
+    if (rest > FORGOTTEN_MS) spent->times = 0;
+    if (spent->times >= TIMES) return false;
+    spent->purged += spans;
+    spent->purged_at = now;
     return true;
 }

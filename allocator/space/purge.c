@@ -298,10 +298,10 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
     purge_old(released + PIECE_SPANS);
 }
 
-bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
+bool purge_spent(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
-    if (decay == DECAY_NEVER || purge_is_refused() || !patience_is_outgrown(index, spans, now)) return false;
+    if (decay == DECAY_NEVER || purge_is_refused() || !patience_is_spent(spans, now)) return false;
     patience_used(spans_handed_out());
     purge_held(index, spans, pool);
     if (LIKELY(space_is_whole(SPACE_WHOLE))) purge_after_release(pool, 0, now); /* of the others */

@@ -240,7 +240,7 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     *place = place_find_or_make(spans, alignment, own);
     if (place->index == SPAN_NONE) return NULL;
     if (place->zeroed) patience_taken(spans);
-    patience_handed_out(place->index, spans, place->zeroed && place->index < used_before ? spans : 0);
+    if (place->zeroed && place->index < used_before) patience_taken_again(spans);
     struct span *first = run_hand_out(place->index, spans, kind, own);
     if (UNLIKELY(place->is_foreign)) place->breaks = huge_pages_purged(place->index, spans);
     bool is_new_block = place->zeroed && kind == SPAN_LARGE && spans >= SPACE_BLOCK_SPANS;
@@ -299,7 +299,7 @@ void space_release(struct span *first)
     enum space_access access = space_enter();
     uint32_t index = span_index(first);
     if (UNLIKELY(access != SPACE_WHOLE)) run_defer(first);
-    else if (!purge_outgrown(index, first->run_spans, first->pool, now))
+    else if (!purge_spent(index, first->run_spans, first->pool, now))
         take_back(index, first->run_spans, first->pool, now);
     space_leave(access);
 }
@@ -400,7 +400,7 @@ static bool run_grow(struct span *first, uint32_t spans, bool *foreign, bool *br
     *foreign = take_free_runs(end, end + from_runs, first->pool, &clean);
     *breaks = *foreign && huge_pages_purged(end, more);
     patience_taken(clean);
-    patience_handed_out(span_index(first), spans, clean);
+    patience_taken_again(clean);
     if (old > 1) span_at(end - 1)->kind = SPAN_FREE; /* no longer the end */
     return true;
 }

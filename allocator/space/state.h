@@ -65,11 +65,9 @@ struct patience {
     uint64_t peak_since;
 };
 
-/* Large runs that need not be kept: see patience.c, too. */
-struct outgrown {
-    uint32_t newest, newest_spans; /* the last large run that was handed out, its first; 0 spans: it is free again */
-    uint32_t before; /* the first of the one before */
-    uint32_t purged, taken; /* spans that were outgrown, and clean ones handed out since */
+/* Large runs that go back at once: see patience.c, too. */
+struct spent {
+    uint32_t purged, taken; /* spans of them, and clean ones handed out since */
     uint64_t purged_at;
     uint32_t times; /* that it was in vain */
 };
@@ -102,7 +100,7 @@ struct space_state {
     size_t commit_calls;
     _Atomic(uint8_t) message; /* see huge_pages_say */
     struct patience patience;
-    struct outgrown outgrown;
+    struct spent spent;
     bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
     /* Without the lock. */
     platform_lock beside; /* see fork.c */
@@ -179,10 +177,9 @@ void patience_purged(uint32_t spans, uint64_t since, uint64_t now);
 void patience_taken(uint32_t spans);
 uint32_t patience_age(uint32_t decay_ms, uint64_t now);
 
-/* A run has so many spans now, `clean` of which had been purged; and whether one that comes back need not be kept: a larger one has taken
- * its place, or it was most of the heap. */
-void patience_handed_out(uint32_t index, uint32_t spans, uint32_t clean);
-bool patience_is_outgrown(uint32_t index, uint32_t spans, uint64_t now);
+/* So many that had been purged are handed out; and whether a run that comes back need not be kept. */
+void patience_taken_again(uint32_t spans);
+bool patience_is_spent(uint32_t spans, uint64_t now);
 
 /* ---- the lock, and what may be done while a fork has it (fork.c) ------------------------------------------------- */
 
@@ -340,7 +337,7 @@ bool purge_is_hopeless(void);
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
 /* Give the pages of a run that comes back to the kernel now, if it need not be kept; false: it has not come back. */
-bool purge_outgrown(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
+bool purge_spent(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
 
 /* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False
  * when the kernel refuses. */

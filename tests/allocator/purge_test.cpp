@@ -76,13 +76,13 @@ TEST(Age, OneCallGivesBackAsMuchAsItReleases)
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
-            acquire(60 * STEP_SPANS); // else each is most of the heap
-            struct span *old = fenced_run(20 * STEP_SPANS), *young = fenced_run(20 * STEP_SPANS);
+            acquire(60 * STEP_SPANS); // else each is much of the heap
+            struct span *old = fenced_run(3 * STEP_SPANS), *young = fenced_run(3 * STEP_SPANS);
             space_release(old);
             let_pass(2 * DECAY);
             space_release(young);
-            EXPECT_EQ(20 * PURGE_STEP, purge_bytes);
-            EXPECT_EQ(20 * PURGE_STEP, figures_now().dirty);
+            EXPECT_EQ(3 * PURGE_STEP, purge_bytes);
+            EXPECT_EQ(3 * PURGE_STEP, figures_now().dirty);
         },
         1024 * MIB);
 }
@@ -95,13 +95,16 @@ void let_go_what_is_due()
     }
 }
 
-// What is in use for a moment, after so long a rest; returns how much of it the kernel has got meanwhile.
+// What is in use for a moment, in parts that are none of them large, after so long a rest; returns how much of it the kernel has got
+// meanwhile.
 size_t burst_after(uint64_t rest)
 {
     size_t before = purge_bytes;
     let_pass(rest);
     let_go_what_is_due();
-    space_release(acquire(BURST_SPANS));
+    struct span *parts[32];
+    for (struct span *&part : parts) part = acquire(BURST_SPANS / 32);
+    for (struct span *part : parts) space_release(part);
     return purge_bytes - before;
 }
 
@@ -148,7 +151,7 @@ TEST(Patience, IsNotHadWithMoreThanHalfOfWhatIsInUse)
         1024 * MIB);
 }
 
-constexpr uint32_t TABLE_SPANS = 2 * STEP_SPANS;
+constexpr uint32_t TABLE_SPANS = 2 * STEP_SPANS, LEAST_SPENT = MIB / SPAN_SIZE;
 
 // A table that doubles three times by being copied, and goes; returns how much the kernel has got meanwhile.
 size_t grow_a_table()
@@ -164,37 +167,29 @@ size_t grow_a_table()
     return purge_bytes - before;
 }
 
-TEST(Outgrown, TablesGoBackAtOnceUntilTheyAreBuiltAgainAndAgain)
+TEST(ASpentBlock, GoesBackAtOnceUntilItIsNeededAgainAndAgain)
 {
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
-            acquire(10 * TABLE_SPANS); // else the table is most of the heap
-            EXPECT_EQ((1 + 2 + 4) * TABLE_SPANS * SPAN_SIZE, grow_a_table());
-            EXPECT_EQ(8 * TABLE_SPANS * SPAN_SIZE, figures_now().dirty) << "the last one was not outgrown";
+            acquire(10 * TABLE_SPANS);
+            EXPECT_EQ((1 + 2 + 4 + 8) * TABLE_SPANS * SPAN_SIZE, grow_a_table());
+            EXPECT_EQ(0u, figures_now().dirty);
             for (int i = 0; i < 3; i++) grow_a_table();
             EXPECT_EQ(0u, grow_a_table());
         },
         1024 * MIB);
 }
 
-TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
+TEST(ASpentBlock, IsKeptWhereItIsLittleBesideTheHeap)
 {
     in_new_space(
         [] {
             space_settings.decay_ms = DECAY;
+            space_release(acquire(LEAST_SPENT - 1)); // most of the heap, but small
             acquire(20 * TABLE_SPANS);
-            struct span *first = acquire(TABLE_SPANS), *second = acquire(TABLE_SPANS);
-            acquire(2 * TABLE_SPANS);
-            space_release(first); // which is not the one before
-            space_release(second); // which is little beside the heap
-            struct span *large = acquire(8 * TABLE_SPANS), *small = acquire(TABLE_SPANS);
-            space_release(small); // came last
-            small = acquire(TABLE_SPANS);
-            struct span *like = acquire(TABLE_SPANS);
-            space_release(small);
-            space_release(like);
-            space_release(large);
+            space_release(acquire(TABLE_SPANS));
+            EXPECT_EQ(0u, purge_bytes);
             space_settings.decay_ms = DECAY_NEVER;
             grow_a_table();
             EXPECT_EQ(0u, purge_bytes);
@@ -203,7 +198,7 @@ TEST(Outgrown, NothingIsThatHasNoLargerSuccessor)
 }
 
 // As a buffer does that is read into.
-TEST(Outgrown, IsLearntOfWhatGrowsInPlace)
+TEST(ASpentBlock, IsLearntOfWhenItGrowsInPlace)
 {
     in_new_space(
         [] {
