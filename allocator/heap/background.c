@@ -73,7 +73,7 @@ static void put_off(uint64_t rest_ms)
     atomic_store_explicit(&not_before_ms, platform_clock_ms() + rest_ms, memory_order_relaxed);
 }
 
-static bool is_put_off(void)
+bool heap_background_is_put_off(void)
 {
     return platform_clock_ms() < atomic_load_explicit(&not_before_ms, memory_order_relaxed);
 }
@@ -90,7 +90,7 @@ void heap_background_consider(void)
     if (setting() == BACKGROUND_OFF ||
         atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER)
         return;
-    if (is_wanted() && !is_put_off()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
+    if (is_wanted() && !heap_background_is_put_off()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
 }
 
 /* ---- what it does ------------------------------------------------------------------------------------------------- */
@@ -99,6 +99,7 @@ void heap_background_consider(void)
 static enum chores_left step(enum resting resting)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
+    if (setting() == BACKGROUND_OFF) heap_caches_empty(); /* it has just been set */
     if (decay == DECAY_NEVER || setting() == BACKGROUND_OFF) return CHORES_NONE;
     heap_pressure_pass(platform_clock_ms());
     uint32_t age = decay == AT_ONCE ? AT_ONCE + 1 : decay;

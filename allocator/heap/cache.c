@@ -3,9 +3,10 @@
  * memory that is resident, and perhaps in the processor's cache.
  *
  * How much. A heap keeps LEAST_SPANS at first. A run that is asked for in vain after others had to leave is one that a larger
- * cache would still have, so the cache may hold so much more from then on, up to thread_span_threshold. What nobody has asked
- * for during the decay time was too much: it goes, and the cache may hold so much less. So a thread whose blocks of middle size
- * come and go keeps them, however many threads there are, and others keep little.
+ * cache would still have. So where this happens often, the cache may hold so much more from then on, up to thread_span_threshold,
+ * and all heaps together as much as is otherwise in use. What nobody has asked for during the decay time was too much: it goes,
+ * and the cache may hold so much less. So a thread whose blocks of middle size come and go keeps them, however many threads
+ * there are, and others keep little.
  *
  * To the space layer a kept run is handed out: its descriptors are the heap's, which links it by length (next, prev) and by
  * age (owned_next, owned_prev). Its kind is SPAN_METADATA: nobody's object, whoever frees it a second time. What it was
@@ -48,12 +49,24 @@ static uint32_t threshold(void)
     return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
 }
 
-/* How much it may keep now, of the threshold that was just read. */
+/* How much it may keep now, of the threshold that was just read. Where there can be no background thread, threads that sleep would
+ * keep it all. */
 static uint32_t room(const struct span_cache *cache, uint32_t most)
 {
     uint32_t least = most / LEAST_SHARE > LEAST_SPANS ? most / LEAST_SHARE : LEAST_SPANS;
-    uint64_t spans = (uint64_t)least + cache->grown;
+    uint64_t spans = (uint64_t)least + (heap_background_is_possible() ? cache->grown : 0);
     return spans < most ? (uint32_t)spans : most;
+}
+
+/* What all caches have grown by, in spans. And until when none grows, since memory has run
+ * out. Relaxed: numbers. */
+static _Atomic(int32_t) grown_of_all;
+static _Atomic(uint64_t) not_before_ms;
+
+static void set_grown(struct span_cache *cache, uint32_t grown)
+{
+    atomic_fetch_add_explicit(&grown_of_all, (int32_t)(grown - cache->grown), memory_order_relaxed);
+    cache->grown = grown;
 }
 
 /* Relaxed: the owner's alone, but for a thread that empties the cache, and a hint. */
@@ -65,7 +78,7 @@ static void set_missing(struct span_cache *cache, bool missing)
 void cache_start(struct span_cache *cache)
 {
     cache_count(cache, 0);
-    cache->grown = 0;
+    set_grown(cache, 0);
     set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
@@ -199,14 +212,29 @@ static struct span *find_span(const struct span_cache *cache, uint32_t bin)
     return youngest == SPAN_NONE ? NULL : span_at(youngest);
 }
 
+/* Often enough: so many times in so many ms that the lock of the space would be felt. And all caches together may grow by so much,
+ * or by this share of the heap, if that is more: it includes what they hold. */
+enum { OFTEN = 16, OFTEN_MS = 100, GROWN_SPANS = 1024, GROWN_SHARE = 2 };
+
+static bool may_grow(struct span_cache *cache, uint32_t spans)
+{
+    uint64_t now = platform_clock_ms();
+    if (now - cache->vain_since > OFTEN_MS) {
+        cache->vain_since = now;
+        cache->vain_times = 0;
+    }
+    if (++cache->vain_times < OFTEN || now < atomic_load_explicit(&not_before_ms, memory_order_relaxed)) return false;
+    int64_t share = (int64_t)(space_kept() / SPAN_SIZE / GROWN_SHARE), most = share > GROWN_SPANS ? share : GROWN_SPANS;
+    return atomic_load_explicit(&grown_of_all, memory_order_relaxed) + (int64_t)spans <= most;
+}
+
 /* `spans` were wanted since some had to leave. While there is but one thread, the lock of the space is one that nobody else takes,
- * and what is there serves any need of its own. Where there can be no background thread, threads that sleep would keep it all. */
+ * and what is there serves any need of its own. */
 static void cache_grow(struct span_cache *cache, uint32_t spans, uint32_t most)
 {
     set_missing(cache, false);
-    if (heap_threads_now() == 1 || !heap_background_is_possible()) return;
-    uint64_t grown = (uint64_t)cache->grown + spans;
-    cache->grown = grown < most ? (uint32_t)grown : most;
+    if (heap_threads_now() == 1 || room(cache, most) == most || !may_grow(cache, spans)) return;
+    if (heap_background_is_possible() && !heap_background_is_put_off()) set_grown(cache, cache->grown + spans);
 }
 
 static struct span *take(struct span_cache *cache, struct span *(*find)(const struct span_cache *, uint32_t),
@@ -252,7 +280,7 @@ enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_
         struct span *oldest = span_at(cache->oldest);
         is_due = cache_spans(cache) > most || span_age(oldest, now) >= age_ms;
         if (!is_due || i == RELEASED_MAX) break;
-        cache->grown -= oldest->run_spans < cache->grown ? oldest->run_spans : cache->grown;
+        set_grown(cache, cache->grown - (oldest->run_spans < cache->grown ? oldest->run_spans : cache->grown));
         cache_detach_oldest(cache, chain);
     }
     enum chores_left left = cache->oldest == SPAN_NONE ? CHORES_NONE : is_due ? CHORES_NOW : CHORES_LATER;
@@ -272,9 +300,15 @@ uint32_t cache_detach(struct heap *heap, uint32_t chain)
 {
     platform_lock_acquire(&heap->cache.lock);
     cache_detach_beyond(&heap->cache, 0, &chain);
-    heap->cache.grown = 0;
+    set_grown(&heap->cache, 0);
     platform_lock_release(&heap->cache.lock);
     return chain;
+}
+
+void cache_growth_rests(void)
+{
+    enum { REST_MS = 10000 };
+    atomic_store_explicit(&not_before_ms, platform_clock_ms() + REST_MS, memory_order_relaxed);
 }
 
 size_t cache_bytes(const struct heap *heap)

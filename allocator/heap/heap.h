@@ -158,6 +158,8 @@ struct span_cache {
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */
     uint32_t grown; /* spans that it may hold beyond what every heap may */
+    uint32_t vain_times; /* that runs have been asked for in vain, since then, clock in ms */
+    uint64_t vain_since;
     _Atomic(bool) missing; /* runs had to leave, and none has been asked for in vain since; the owner's */
 };
 
@@ -588,6 +590,8 @@ enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_
  * without locks. */
 uint32_t cache_detach(struct heap *heap, uint32_t chain);
 void cache_release(uint32_t chain);
+/* Any thread: memory has run out, or is about to: none may hold more than now for a while. */
+void cache_growth_rests(void);
 /* Any thread: what is kept. */
 size_t cache_bytes(const struct heap *heap);
 
@@ -662,6 +666,7 @@ extern _Atomic(uint32_t) heap_background_status;
 void heap_background_allow(void);
 /* Whether there is a thread where one is wanted, as far as can be told; a hint. */
 bool heap_background_is_possible(void);
+bool heap_background_is_put_off(void);
 /* Memory may be waiting to go back: see whether that is worth a thread. */
 void heap_background_consider(void);
 /* Start it for a function of malloc's family that `caller` has called. Allocates: with no lock held, and the heap in order. */

@@ -612,6 +612,7 @@ void heap_caches_empty(void)
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before)
         if (may_keep_spans(heap)) chain = cache_detach(heap, chain);
     platform_lock_release(&registry.lock);
+    cache_growth_rests();
     cache_release(chain);
 }
 

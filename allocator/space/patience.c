@@ -12,7 +12,8 @@
  * A large block is freed: a table that has been copied into a larger one, a picture that has been drawn, the data of a phase. What
  * the program fills next is seldom of the same length and stands beside it, so that the peak would be higher by what is kept; and a
  * program of one thread that then calls no more would keep it for ever. So the pages go back at once, for less than it took to fill
- * them. A program that soon takes them again, twice, needs such blocks again and again, and keeps them for a minute.
+ * them; but not where there is more free memory beside the block, with which it can serve a larger one. A program that soon takes them
+ * again, twice, needs blocks of up to such a length again and again, and keeps them for a minute.
  */
 #include "state.h"
 
@@ -110,6 +111,10 @@ void patience_taken_again(uint32_t spans)
     spent->taken += spans;
     if (spent->taken < spent->purged / 2) return;
     spent->times = was_soon(age_at(platform_clock_ms(), spent->purged_at)) ? spent->times + 1 : 0;
+    if (spent->times >= TIMES) {
+        spent->kept = spent->longest > spent->kept ? spent->longest : spent->kept;
+        spent->times = spent->longest = 0;
+    }
     spent->purged = spent->taken = 0;
 }
 
@@ -119,9 +124,11 @@ bool patience_is_spent(uint32_t spans, uint64_t now)
     if (LIKELY(spans < SPENT_SPANS) || spans < spans_handed_out() / SPENT_SHARE) return false;
     uint64_t rest = age_at(now, spent->purged_at);
     if (!was_soon(rest)) spent->purged = spent->taken = 0;
-    if (rest > FORGOTTEN_MS) spent->times = 0;
-    if (spent->times >= TIMES) return false;
+    if (rest > FORGOTTEN_MS) spent->times = spent->longest = spent->kept = 0;
+    bool refused = spent->refused_at != 0 && age_at(now, spent->refused_at) < FORGOTTEN_MS;
+    if (refused || spans <= spent->kept) return false;
     spent->purged += spans;
     spent->purged_at = now;
+    if (spans > spent->longest) spent->longest = spans;
     return true;
 }

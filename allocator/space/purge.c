@@ -119,7 +119,7 @@ static uint32_t piece_start(const struct span *run, uint32_t most, uint32_t *spa
 static bool piece_purge_refused(uint32_t index, uint32_t spans, unsigned pool)
 {
     platform_lock_release(&space_state.lock);
-    refused_spans refused = purge_span_by_span(index, spans);
+    refused_spans refused = purge_spans(index, spans, false) ? 0 : purge_span_by_span(index, spans);
     if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
         run_defer(span_at(index));
         return false;
@@ -178,6 +178,7 @@ static void purge_held(uint32_t index, uint32_t spans, unsigned pool)
         piece_free(index, spans, pool, 0, true);
         return;
     }
+    space_state.spent.refused_at = platform_clock_ms();
     purge_by_pieces(index, spans, pool);
 }
 
@@ -298,12 +299,14 @@ void purge_after_release(unsigned pool, uint32_t spans, uint64_t now)
     purge_old(released + PIECE_SPANS);
 }
 
-bool purge_spent(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
+bool purge_spent(struct span *run, uint32_t spans, uint64_t now)
 {
     uint32_t decay = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed);
-    if (decay == DECAY_NEVER || purge_is_refused() || !patience_is_spent(spans, now)) return false;
-    patience_used(spans_handed_out());
-    purge_held(index, spans, pool);
+    if (run->run_spans - spans > spans || decay == DECAY_NEVER || purge_is_refused()) return false;
+    if (!patience_is_spent(spans, now)) return false;
+    patience_used(spans_handed_out() + spans);
+    unsigned pool = run->pool;
+    run_purge(run, run->run_spans);
     if (LIKELY(space_is_whole(SPACE_WHOLE))) purge_after_release(pool, 0, now); /* of the others */
     return true;
 }

@@ -285,22 +285,27 @@ uint32_t run_take_clean(uint32_t spans)
     return index != SPAN_NONE ? index : acquire_from_frontier(spans, 1);
 }
 
-/* [index, index+spans) are free again. */
-static void take_back(uint32_t index, uint32_t spans, unsigned pool, uint64_t now)
+/* So many spans are free again, and dirty. */
+static void tend_after_release(unsigned pool, uint32_t spans, uint64_t now)
 {
-    run_free(index, spans, pool, now);
     zeroed_tend(); /* has the first choice */
     purge_after_release(pool, spans, now);
+}
+
+static void take_back(const struct span *first, uint64_t now)
+{
+    uint32_t spans = first->run_spans;
+    unsigned pool = first->pool;
+    struct span *run = run_free(span_index(first), spans, pool, now);
+    if (!purge_spent(run, spans, now)) tend_after_release(pool, spans, now);
 }
 
 void space_release(struct span *first)
 {
     uint64_t now = platform_clock_ms();
     enum space_access access = space_enter();
-    uint32_t index = span_index(first);
     if (UNLIKELY(access != SPACE_WHOLE)) run_defer(first);
-    else if (!purge_spent(index, first->run_spans, first->pool, now))
-        take_back(index, first->run_spans, first->pool, now);
+    else take_back(first, now);
     space_leave(access);
 }
 
@@ -419,7 +424,11 @@ bool space_resize(struct span *first, uint32_t spans, bool filled)
         if (spans > old) trial = huge_pages_of_run(index + old, index + spans, fill);
         first->run_spans = spans;
         if (spans > 1) span_at(index + spans - 1)->kind = SPAN_TAIL;
-        if (spans < old) take_back(index + spans, old - spans, first->pool, platform_clock_ms());
+        if (spans < old) {
+            uint64_t now = platform_clock_ms();
+            run_free(index + spans, old - spans, first->pool, now);
+            tend_after_release(first->pool, old - spans, now);
+        }
     }
     space_leave(access);
     huge_pages_say();

@@ -68,8 +68,10 @@ struct patience {
 /* Large runs that go back at once: see patience.c, too. */
 struct spent {
     uint32_t purged, taken; /* spans of them, and clean ones handed out since */
-    uint64_t purged_at;
-    uint32_t times; /* that it was in vain */
+    uint64_t purged_at, refused_at; /* the latter: when the kernel last took only a part of a run, because of a locked page */
+    uint32_t times; /* that it was in vain, one after the other, */
+    uint32_t longest; /* of runs of so many spans at most; */
+    uint32_t kept; /* up to this length they are kept */
 };
 
 struct space_state {
@@ -336,8 +338,8 @@ bool purge_is_hopeless(void);
 
 /* So many spans have come into this pool: purge what is now beyond shared_dirty_max, and some of what is too old. */
 void purge_after_release(unsigned pool, uint32_t spans, uint64_t now);
-/* Give the pages of a run that comes back to the kernel now, if it need not be kept; false: it has not come back. */
-bool purge_spent(uint32_t index, uint32_t spans, unsigned pool, uint64_t now);
+/* Give the pages of a free run to the kernel now, if so many spans of it, which have just come back, need not be kept. */
+bool purge_spent(struct span *run, uint32_t spans, uint64_t now);
 
 /* Purge spans that have been handed out, without the lock, after huge_pages_purged, which says whether it `breaks` a unit. False
  * when the kernel refuses. */

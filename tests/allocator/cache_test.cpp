@@ -105,7 +105,11 @@ TEST(Cache, AnObjectThatComesAndGoesAsksNobody)
             set_threshold(threshold);
             for (size_t spans : {1, 2, 4, 5, 16, 17, 63, 64, 65}) {
                 size_t size = spans * SPAN_SIZE - 100;
-                for (int i = 0; i < 3; i++) allocate_and_free(size); // until the cache has grown
+                for (int i = 0; i < 1000; i++) { // until the cache has grown
+                    space_calls = 0;
+                    allocate_and_free(size);
+                    if (space_calls == 0 || spans > threshold) break;
+                }
                 space_calls = kernel_calls = 0;
                 for (int i = 0; i < 1000; i++) allocate_and_free(size);
                 if (spans <= threshold) {
@@ -130,20 +134,56 @@ void swing(uint32_t spans)
 
 constexpr uint32_t LEAST = 4, THRESHOLD = 64; // spans
 
+// However slow the machine is: it grows where this happens often enough.
+void swing_until_kept(uint32_t spans)
+{
+    for (int i = 0; i < 10000 && kept() < spans; i++) swing(spans);
+}
+
+TEST(Cache, TogetherGrowByAMeasureAlone)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        Company company;
+        static std::atomic<uint32_t> all;
+        constexpr int THREADS = 40;
+        Sleepers sleepers(THREADS, [] {
+            for (int i = 0; i < 200; i++) swing(2 * THRESHOLD);
+            all += kept();
+        });
+        EXPECT_GE(all, 64 * MIB / SPAN_SIZE / 2);
+        EXPECT_LE(all, 64 * MIB / SPAN_SIZE + (THREADS + 1) * LEAST);
+    });
+}
+
+TEST(Cache, DoesNotGrowForAWhileWhenAllHaveBeenEmptied)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        Company company;
+        swing_until_kept(LEAST + 16);
+        heap_caches_empty();
+        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept());
+    });
+}
+
 TEST(Cache, GrowsByWhatWasMissingAndNoFurther)
 {
     in_new_heap([] {
         space_settings.decay_ms = DECAY_NEVER;
         set_threshold(THRESHOLD);
         Company company;
-        swing(LEAST + 16);
-        EXPECT_EQ(LEAST, kept()) << "nothing had been missing yet";
-        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        for (int i = 0; i < 10; i++) swing(LEAST + 16);
+        EXPECT_EQ(LEAST, kept()) << "too seldom to matter";
+        swing_until_kept(LEAST + 16);
         EXPECT_EQ(LEAST + 16, kept());
         space_calls = 0;
         swing(LEAST + 16);
         EXPECT_EQ(0u, space_calls);
-        for (uint32_t i = 0; i < 2 * THRESHOLD; i++) swing(2 * THRESHOLD);
+        for (int i = 0; i < 1000 && kept() < THRESHOLD; i++) swing(2 * THRESHOLD);
         EXPECT_EQ(THRESHOLD, kept());
     });
 }
@@ -178,7 +218,7 @@ TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
         space_settings.decay_ms = 100'000;
         set_threshold(THRESHOLD);
         Company company;
-        for (uint32_t i = 0; i < THRESHOLD; i++) swing(LEAST + 16);
+        swing_until_kept(LEAST + 16);
         EXPECT_EQ(LEAST + 16, kept());
         struct heap *heap = thread_heap_own();
         EXPECT_EQ(CHORES_NONE, cache_release_old(heap, platform_clock_ms() + 100'000, 100'000));
