@@ -379,6 +379,7 @@ uint32_t cache_detach(struct heap *heap, uint32_t chain)
 }
 
 void cache_release(uint32_t chain) {}
+void cache_growth_rests(void) {}
 
 size_t cache_bytes(const struct heap *heap)
 {
