@@ -197,6 +197,36 @@ TEST(ASpentBlock, IsKeptWhereItIsLittleBesideTheHeap)
         1024 * MIB);
 }
 
+TEST(ASpentBlock, IsKeptBesideMoreFreeMemoryThanItHasItself)
+{
+    for (uint32_t beside : {3u, 10u}) {
+        in_new_space([beside] {
+            space_settings.decay_ms = DECAY;
+            constexpr uint32_t SMALL = LEAST_SPENT - 1, LARGE = 6 * LEAST_SPENT;
+            std::vector<struct span *> small;
+            for (uint32_t i = 0; i < beside; i++) small.push_back(acquire(SMALL));
+            struct span *large = acquire(LARGE);
+            acquire(1);
+            for (struct span *run : small) space_release(run);
+            space_release(large);
+            EXPECT_EQ(beside * SMALL > LARGE ? 0 : (beside * SMALL + LARGE) * SPAN_SIZE, purge_bytes) << beside;
+        });
+    }
+}
+
+TEST(ASpentBlock, OfAnotherLengthIsLearntOfByItself)
+{
+    in_new_space([] {
+        space_settings.decay_ms = DECAY;
+        for (int i = 0; i < 10; i++) space_release(acquire(LEAST_SPENT));
+        size_t before = purge_bytes;
+        space_release(acquire(LEAST_SPENT));
+        EXPECT_EQ(before, purge_bytes);
+        space_release(acquire(4 * LEAST_SPENT));
+        EXPECT_GE(purge_bytes - before, 4 * LEAST_SPENT * SPAN_SIZE);
+    });
+}
+
 // As a buffer does that is read into.
 TEST(ASpentBlock, IsLearntOfWhenItGrowsInPlace)
 {
