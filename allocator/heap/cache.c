@@ -58,8 +58,7 @@ static uint32_t room(const struct span_cache *cache, uint32_t most)
     return spans < most ? (uint32_t)spans : most;
 }
 
-/* What all caches have grown by, in spans. And until when none grows, since memory has run
- * out. Relaxed: numbers. */
+/* What all caches have grown by, in spans. And until when none grows, since memory has run out. Relaxed: numbers. */
 static _Atomic(int32_t) grown_of_all;
 static _Atomic(uint64_t) not_before_ms;
 
