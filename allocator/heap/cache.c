@@ -13,6 +13,10 @@
  * before can still be told: a span that was cut into blocks has its `bin`, and is not cut again for the same one; a large
  * object's run has BIN_NONE. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
  *
+ * At hand. Of each short length the run that was freed last stands beside the lists. Only the owner puts one there, so for that it
+ * needs no lock; anybody may take one, by an atomic exchange. It counts against the room as all do. Whoever looks for old runs
+ * moves it to the lists, where its age begins.
+ *
  * The lock. The heap's owner alone comes here, but for a thread that empties the caches of all (heap_caches_empty), so it
  * costs two atomic instructions on a line that the owner has anyway, where a span's worth of blocks or a large object
  * begins or ends. Nothing is locked under it. In a fork's child it may be found held by a thread that emptied it (registry.c).
@@ -80,6 +84,9 @@ void cache_start(struct span_cache *cache)
     set_grown(cache, 0);
     set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
+    cache->room = 0;
+    for (unsigned place = 0; place < CACHE_AT_HAND; place++)
+        atomic_store_explicit(&cache->at_hand[place], 0, memory_order_relaxed);
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
 }
 
@@ -132,6 +139,64 @@ static void cache_detach_beyond(struct span_cache *cache, uint32_t spans, uint32
     while (cache_spans(cache) > spans) cache_detach_oldest(cache, chain);
 }
 
+/* ---- at hand --------------------------------------------------------------------------------------------------------- */
+
+static struct span *take_at_hand(struct span_cache *cache, uint32_t spans)
+{
+    if (spans > CACHE_AT_HAND) return NULL;
+    _Atomic(uint32_t) *place = &cache->at_hand[spans - 1];
+    /* Relaxed: only the owner changes it from 0, and for others it is a hint. */
+    if (atomic_load_explicit(place, memory_order_relaxed) == 0) return NULL;
+    /* Acquire: pairs with the release in cache_put_at_hand, for who is not the owner. */
+    uint32_t index = atomic_exchange_explicit(place, 0, memory_order_acquire);
+    return index == 0 ? NULL : span_at(index - 1);
+}
+
+static uint32_t spans_at_hand(const struct span_cache *cache)
+{
+    uint32_t spans = 0;
+    for (uint32_t place = 0; place < CACHE_AT_HAND; place++)
+        if (atomic_load_explicit(&cache->at_hand[place], memory_order_relaxed) != 0) spans += place + 1;
+    return spans;
+}
+
+/* Under the lock. The room that there is now, and how much of it is left for the lists. */
+static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
+{
+    uint32_t at_hand = spans_at_hand(cache);
+    cache->room = room(cache, most);
+    return cache->room > at_hand ? cache->room - at_hand : 0;
+}
+
+/* Without the lock, so that the lists may have become shorter meanwhile, but not longer. `room` was right when the owner last
+ * had the lock. */
+bool cache_put_at_hand(struct heap *heap, struct span *run)
+{
+    struct span_cache *cache = &heap->cache;
+    uint32_t spans = run->run_spans;
+    if (spans > CACHE_AT_HAND || heap == &heap_orphans) return false;
+    _Atomic(uint32_t) *place = &cache->at_hand[spans - 1];
+    /* Relaxed: nobody else puts one there. */
+    if (atomic_load_explicit(place, memory_order_relaxed) != 0) return false;
+    uint32_t all = cache_spans(cache) + spans_at_hand(cache) + spans;
+    if (all > cache->room || all > threshold()) return false;
+    run_use_set(run, heap->number + 1);
+    /* Release: pairs with the acquire in take_at_hand. */
+    atomic_store_explicit(place, span_index(run) + 1, memory_order_release);
+    return true;
+}
+
+/* Under the lock, any thread. */
+static void move_to_lists(struct span_cache *cache, uint32_t heap_number, uint64_t now)
+{
+    for (uint32_t spans = 1; spans <= CACHE_AT_HAND; spans++) {
+        struct span *run = take_at_hand(cache, spans);
+        if (run == NULL) continue;
+        span_since_set(run, now);
+        cache_add(cache, run, heap_number);
+    }
+}
+
 /* ---- putting in --------------------------------------------------------------------------------------------------- */
 
 static void release(struct span *run)
@@ -160,7 +225,11 @@ bool cache_put(struct heap *heap, struct span *run)
     }
     span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
-    uint32_t most = threshold(), now = room(cache, most);
+    uint32_t most = threshold(), now = room_in_lists(cache, most);
+    if (cache_spans(cache) + run->run_spans > now && now != cache->room) { /* those at hand may be older than all */
+        move_to_lists(cache, heap->number, platform_clock_ms());
+        now = cache->room;
+    }
     bool kept = run->run_spans <= now;
     if (kept) cache_add(cache, run, heap->number);
     cache_detach_beyond(cache, now, &chain);
@@ -244,7 +313,8 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
     uint32_t chain = SPAN_NONE;
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold();
-    cache_detach_beyond(cache, room(cache, most), &chain); /* it may have been lowered */
+    if (UNLIKELY(cache->room > most))
+        cache_detach_beyond(cache, room_in_lists(cache, most), &chain); /* it was lowered */
     struct span *run = find(cache, wanted);
     if (run != NULL) cache_remove(cache, run);
     else if (missing) cache_grow(cache, spans, most);
@@ -255,12 +325,19 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
 
 struct span *cache_take_run(struct heap *heap, uint32_t spans)
 {
-    return take(&heap->cache, find_run, spans, spans);
+    struct span *run = take_at_hand(&heap->cache, spans);
+    if (run == NULL) return take(&heap->cache, find_run, spans, spans);
+    run_use_set(run, RUN_ON_ITS_WAY);
+    return run;
 }
 
+/* One at hand is a large object's mostly, and not cut for the bin. */
 struct span *cache_take_span(struct heap *heap, unsigned bin)
 {
-    return take(&heap->cache, find_span, bin, 1);
+    struct span *span = take(&heap->cache, find_span, bin, 1);
+    if (span == NULL) span = take_at_hand(&heap->cache, 1);
+    if (span != NULL) run_use_set(span, RUN_ON_ITS_WAY);
+    return span;
 }
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */
@@ -271,8 +348,9 @@ enum { RELEASED_MAX = 32 };
 enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
 {
     struct span_cache *cache = &heap->cache;
-    if (cache_spans(cache) == 0) return CHORES_NONE;
+    if (cache_spans(cache) + spans_at_hand(cache) == 0) return CHORES_NONE;
     platform_lock_acquire(&cache->lock);
+    move_to_lists(cache, heap->number, now);
     uint32_t most = room(cache, threshold());
     bool is_due = true;
     for (unsigned i = 0; cache->oldest != SPAN_NONE; i++) {
@@ -298,6 +376,7 @@ enum chores_left cache_release_old(struct heap *heap, uint64_t now, uint32_t age
 uint32_t cache_detach(struct heap *heap, uint32_t chain)
 {
     platform_lock_acquire(&heap->cache.lock);
+    move_to_lists(&heap->cache, heap->number, 0);
     cache_detach_beyond(&heap->cache, 0, &chain);
     set_grown(&heap->cache, 0);
     platform_lock_release(&heap->cache.lock);
@@ -312,5 +391,5 @@ void cache_growth_rests(void)
 
 size_t cache_bytes(const struct heap *heap)
 {
-    return (size_t)cache_spans(&heap->cache) * SPAN_SIZE;
+    return (size_t)(cache_spans(&heap->cache) + spans_at_hand(&heap->cache)) * SPAN_SIZE;
 }

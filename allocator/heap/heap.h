@@ -148,13 +148,17 @@ ALWAYS_INLINE uintptr_t first_word(uintptr_t head)
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. */
-enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1 };
+/* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. And a run of each length up to
+ * CACHE_AT_HAND is at hand, beside the lists. */
+enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_AT_HAND = 4 };
 
-/* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read. */
+/* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read, and `at_hand`. */
 struct span_cache {
     platform_lock lock;
-    _Atomic(uint32_t) spans; /* in all of its runs */
+    _Atomic(uint32_t) spans; /* in all of its runs that are in the lists */
+    _Atomic(uint32_t)
+        at_hand[CACHE_AT_HAND]; /* runs of 1, 2, ... spans: index plus 1; 0: none, as of who has no heap */
+    uint32_t room; /* spans that it may hold, when last computed; the owner's */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */
     uint32_t grown; /* spans that it may hold beyond what every heap may */
@@ -213,6 +217,7 @@ struct heap {
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint64_t chores_due; /* chores: when to look next, clock in ms */
     uint64_t chores_looked; /* chores: when last looked */
+    uint32_t unpaused; /* chores: large objects freed since the clock was last looked at */
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
     bool chores; /* memory has become free that may have to be given back; heap_orphans': see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */
@@ -578,6 +583,8 @@ void cache_start(struct span_cache *cache);
 /* Keep a run that nobody uses any more, or give it to the space. Its kind is SPAN_METADATA; its first span's `bin` is the one
  * that it is cut for, or BIN_NONE; and if `uncarved` is 0 the run counts among the dense spans. */
 bool cache_put(struct heap *heap, struct span *run);
+/* The same in less time, where there is room at hand for its length; false: not done. */
+bool cache_put_at_hand(struct heap *heap, struct span *run);
 /* A kept run of so many spans or a few more, for a large object; NULL: none. */
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */

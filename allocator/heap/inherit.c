@@ -98,18 +98,34 @@ static void join_lists(struct heap *heap)
     }
 }
 
+/* Whether it is a run that the heap has kept. */
+static bool is_kept(const struct heap *heap, uint32_t index)
+{
+    return index < space_spans() && span_kind_read(span_at(index)) == SPAN_METADATA &&
+           run_use(span_at(index)) == heap->number + 1;
+}
+
+static void add_kept(uint32_t index, uint32_t *chain)
+{
+    struct span *run = span_at(index);
+    run_use_set(run, RUN_ON_ITS_WAY);
+    run->next = *chain;
+    *chain = index;
+}
+
 /* Runs that the heap has kept, before a chain. */
 static uint32_t kept_runs(struct heap *heap, uint32_t chain)
 {
+    for (unsigned place = 0; place < CACHE_AT_HAND; place++) {
+        uint32_t index = atomic_load_explicit(&heap->cache.at_hand[place], memory_order_relaxed);
+        if (index != 0 && is_kept(heap, index - 1)) add_kept(index - 1, &chain);
+    }
     for (unsigned list = 0; list < CACHE_LISTS; list++) {
         uint32_t index = heap->cache.lists[list];
-        while (index < space_spans()) {
-            struct span *run = span_at(index);
-            if (span_kind_read(run) != SPAN_METADATA || run_use(run) != heap->number + 1) break;
-            index = run->next;
-            run_use_set(run, RUN_ON_ITS_WAY);
-            run->next = chain;
-            chain = span_index(run);
+        while (is_kept(heap, index)) {
+            uint32_t next = span_at(index)->next;
+            add_kept(index, &chain);
+            index = next;
         }
     }
     cache_start(&heap->cache);

@@ -84,6 +84,15 @@ void *large_malloc_zeroed(size_t size)
     return (void *)span_start(span);
 }
 
+/* A thread of large objects alone comes to its chores nowhere else. One that frees them often need not look at the clock each time. */
+enum { FREED_UNPAUSED = 8 };
+
+static bool may_go_on(struct heap *heap)
+{
+    if (!heap->chores || !heap->busy || ++heap->unpaused == FREED_UNPAUSED) heap->unpaused = 0;
+    return heap->unpaused != 0;
+}
+
 static void release_or_keep(struct heap *heap, struct span *span)
 {
     if (UNLIKELY(heap->size == 0)) { /* of a thread that has none of its own, now or ever */
@@ -95,11 +104,13 @@ static void release_or_keep(struct heap *heap, struct span *span)
     if (span->run_spans >= SPACE_BLOCK_SPANS) large_count(span, -1);
     span->bin = BIN_NONE;
     span_kind_write(span, SPAN_METADATA);
+    bool kept = cache_put_at_hand(heap, span);
+    if (LIKELY(kept) && LIKELY(may_go_on(heap))) return;
     uint32_t entered = heap_enter(heap);
-    bool kept = cache_put(heap, span);
+    kept = kept || cache_put(heap, span);
     if (UNLIKELY(!heap->chores)) heap_chores_expect(heap);
     else if (!kept) heap_background_expect();
-    heap_pause(heap); /* a thread of large objects alone comes nowhere else */
+    heap_pause(heap);
     heap_leave(heap, entered);
 }
 

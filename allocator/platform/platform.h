@@ -152,14 +152,14 @@ enum platform_move platform_take_huge_pages(void *start, size_t size);
 /* Move the pages of [from, from+size) to [to, to+size), both committed. */
 enum platform_move platform_move_pages(void *from, void *to, size_t size);
 
-/* ---- threads, forks, locks (thread.c) ------------------------------------------------------------ */
+/* ---- threads, forks, locks (thread.c, lock.c) -------------------------------------------------  */
 
 /* Processors that this process may use, at least 1. */
 unsigned platform_processors(void);
 
 /* A lock for rare paths. Not recursive. Zero-initialised is unlocked. */
 typedef struct platform_lock {
-    _Atomic(uint64_t) word; /* whose it is, whether others wait, for how many forks it is held: see thread.c */
+    _Atomic(uint64_t) word; /* whose it is, whether others wait, for how many forks it is held: see lock.c */
 } platform_lock;
 
 void platform_lock_acquire(platform_lock *lock);

@@ -60,7 +60,7 @@ void set_threshold(uint32_t spans)
 
 uint32_t kept()
 {
-    return thread_heap->cache.spans;
+    return static_cast<uint32_t>(cache_bytes(thread_heap) / SPAN_SIZE);
 }
 
 using figures::in_use;
@@ -221,7 +221,10 @@ TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
         swing_until_kept(LEAST + 16);
         EXPECT_EQ(LEAST + 16, kept());
         struct heap *heap = thread_heap_own();
-        EXPECT_EQ(CHORES_NONE, cache_release_old(heap, platform_clock_ms() + 100'000, 100'000));
+        uint64_t now = platform_clock_ms();
+        EXPECT_EQ(CHORES_LATER, cache_release_old(heap, now + 100'000, 100'000));
+        EXPECT_EQ(2u, kept()); // was at hand, and begins to age
+        EXPECT_EQ(CHORES_NONE, cache_release_old(heap, now + 200'000, 100'000));
         EXPECT_EQ(0u, kept());
         swing(LEAST + 16);
         EXPECT_EQ(LEAST, kept());

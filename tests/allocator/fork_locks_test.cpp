@@ -54,7 +54,7 @@ void note(const platform_lock *lock)
 // By a process's only thread, which has none.
 bool all_are_free()
 {
-    constexpr unsigned OWNER_SHIFT = 16; // as in platform/thread.c
+    constexpr unsigned OWNER_SHIFT = 16; // as in platform/lock.c
     for (const auto &place : locks) {
         const platform_lock *lock = place;
         if (lock == nullptr || lock->word >> OWNER_SHIFT == 0) continue;

@@ -37,7 +37,7 @@ static UNTOLD bool lock_is_free(const void *lock)
     return ((const platform_lock *)lock)->word == NOBODY;
 }
 
-/* As platform/thread.c: a lock has a thread's number, from 1 on, or forks hold it. */
+/* As platform/lock.c: a lock has a thread's number, from 1 on, or forks hold it. */
 enum { FORK = 1 << 8, FORK_FOR_EVER = 1 << 16 };
 
 static uint64_t self(void)
