@@ -417,12 +417,15 @@ EXPORT int dlclose(void *handle)
     static _Atomic(unsigned long long) forgotten;
     int (*next)(void *);
     *(void **)&next = next_symbol("dlclose");
+    if (record_settings.sites != 0) recording_note_modules();
     int result = next(handle);
     if (record_settings.sites == 0) return result;
     unsigned long long unloaded = 0;
     dl_iterate_phdr(read_unloaded, &unloaded);
     /* Relaxed: of two threads that see the same, one forgets for both. */
-    if (atomic_exchange_explicit(&forgotten, unloaded, memory_order_relaxed) != unloaded) sites_forget();
+    if (atomic_exchange_explicit(&forgotten, unloaded, memory_order_relaxed) == unloaded) return result;
+    sites_forget();
+    recording_note_modules();
     return result;
 }
 

@@ -119,6 +119,8 @@ ALWAYS_INLINE uint64_t record_ticks(void)
 /* writer.c, sleep.c, leave.c, whole.c, called by the program's threads. They may be anywhere, with any lock held: nothing here takes
  * one. */
 uint64_t recording_passed_ms(void); /* since the first file was begun, while something is recorded */
+/* All sites so far, and then what is mapped where, go into the file before this returns, if R gets to it soon. */
+void recording_note_modules(void);
 void writer_start(bool begin); /* at the start, and in a fork's child: makes the thread and, if so, the file */
 void writer_wake(void); /* a ring is half full */
 void writer_wait(struct record_ring *ring); /* it is full: until there is room, or nothing is recorded any more */

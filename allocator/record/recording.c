@@ -66,6 +66,44 @@ static void modules(void)
     file_block(TRACE_MODULES, 0, own.text, size);
 }
 
+/* How often it was asked for by P, and how often of that it is done. */
+static struct {
+    _Atomic(uint32_t) asked, done;
+} noting;
+
+bool recording_is_called(void)
+{
+    /* Sequentially consistent: see sleep.c. */
+    return atomic_load_explicit(&noting.asked, memory_order_seq_cst) !=
+           atomic_load_explicit(&noting.done, memory_order_relaxed);
+}
+
+void recording_answer(void)
+{
+    uint32_t asked =
+        atomic_load_explicit(&noting.asked, memory_order_seq_cst); /* first: what was there before is written */
+    if (asked == atomic_load_explicit(&noting.done, memory_order_relaxed)) return;
+    streams_take();
+    streams_flush();
+    modules();
+    atomic_store_explicit(&noting.done, asked, memory_order_relaxed); /* nothing else is told by it */
+    platform_wake(&noting.done); /* another one looks again by itself */
+}
+
+void recording_note_modules(void)
+{
+    enum { WAIT_MS = 200 };
+    if (!atomic_load_explicit(&recording, memory_order_relaxed) || !writer_is_ours()) return;
+    uint32_t number = atomic_fetch_add_explicit(&noting.asked, 1, memory_order_seq_cst) + 1;
+    struct patience patience = patience_of(WAIT_MS);
+    for (;;) {
+        uint32_t done = atomic_load_explicit(&noting.done, memory_order_relaxed);
+        if ((int32_t)(done - number) >= 0 || is_over(&patience) || !writer_works()) return;
+        writer_wake();
+        platform_wait(&noting.done, done, LOOK_MS * 1000);
+    }
+}
+
 /* ---- R: one file ------------------------------------------------------------------------------------------------------------ */
 
 uint64_t recording_flush_ms(void)

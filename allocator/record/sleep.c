@@ -19,7 +19,7 @@ void sleep_until(uint64_t ms)
     uint64_t now = platform_clock_ms();
     if (now >= ms) return;
     atomic_store_explicit(&sleep_state.asleep, 1, memory_order_seq_cst);
-    bool called = streams_call() || leave_is_wanted() || whole_calls();
+    bool called = streams_call() || leave_is_wanted() || whole_calls() || recording_is_called();
     if (!called) platform_wait(&sleep_state.asleep, 1, (uint32_t)(ms - now) * 1000);
     /* Relaxed: a P that still sees the 1 wakes nobody. */
     atomic_store_explicit(&sleep_state.asleep, 0, memory_order_relaxed);

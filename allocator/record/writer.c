@@ -48,6 +48,7 @@ static void go_on(void)
 {
     file_reopen();
     streams_take();
+    recording_answer();
     if (platform_clock_ms() < recording_flush_ms()) return;
     recording_flush();
     server_serve(&server, 0);

@@ -72,6 +72,8 @@ void recording_write_end(
     const char *why); /* and nothing that was noted is missing, as far as its threads have noted it */
 void recording_stop_noting(void);
 void recording_look(void); /* whether it has come to its end */
+void recording_answer(void); /* whoever waits in recording_note_modules */
+bool recording_is_called(void); /* somebody does */
 uint64_t recording_flush_ms(void); /* when it is to be flushed */
 /* P: */
 void recording_prepare(void); /* before R is */

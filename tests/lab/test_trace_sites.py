@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,48 @@ def test_the_symbols_of_installed_files_are_read_once_for_many_recordings() -> N
     assert symbols._opened(installed) is symbols._opened(installed)
     built = Path(__file__)
     assert symbols._opened(built) is not symbols._opened(built)
+
+
+# Two libraries of one layout, one after the other: the second lies where the first did.
+LIBRARY = """
+#include <stdlib.h>
+__attribute__((noinline)) void *{name}(int size) {{ void *volatile p = malloc(size); return p; }}
+"""
+HOST = """
+#include <dlfcn.h>
+#include <stdlib.h>
+static void use(const char *file, const char *name, int times, int frees)
+{
+    void *library = dlopen(file, RTLD_NOW);
+    void *(*allocate)(int) = (void *(*)(int))dlsym(library, name);
+    for (int i = 0; i < times; i++) {
+        void *block = allocate(1000);
+        if (frees) free(block);
+    }
+    dlclose(library);
+}
+int main(void)
+{
+    use("./first.so", "leaks_", 5000, 0);
+    use("./other.so", "honest", 50, 1);
+    use("./first.so", "leaks_", 5000, 0);
+    return 0;
+}
+"""
+
+
+@pytest.mark.gate
+def test_code_that_was_unloaded_keeps_its_name(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    for file, name in (("first", "leaks_"), ("other", "honest")):
+        (tmp_path / f"{file}.c").write_text(LIBRARY.format(name=name))
+        command = ["cc", "-g", "-O1", "-shared", "-fPIC", "-o", f"{file}.so", f"{file}.c"]
+        subprocess.run(command, check=True, cwd=tmp_path)
+    (tmp_path / "host.c").write_text(HOST)
+    subprocess.run(["cc", "-g", "-O1", "-o", "host", "host.c"], check=True, cwd=tmp_path)
+    run_heapfit("record", "-o", "host.hft", "--sites", "16", "--", "./host", folder=tmp_path)
+    answer = run_heapfit("profile", "--json", "host.hft", folder=tmp_path).stdout
+    sites = json.loads(answer)["profile"]["sites"]["by_bytes"]
+    found: Counter[str] = Counter()
+    for each in sites:
+        found[each["chain"][0].partition(" (")[0]] += each["amount"]["objects"]
+    assert (found["leaks_"], found["honest"]) == (10000, 50)

@@ -423,6 +423,12 @@ def test_what_is_no_process_any_more_is_said(program: Path) -> None:
     waits.set()
 
 
+def test_a_mapping_that_grew_between_two_reads_counts_once() -> None:
+    first = [b"1000-3000 rw-p 0 00:00 0 [heap]\n", b"Rss: 8 kB\n", b"VmFlags: rd wr\n"]
+    grown = [b"1000-4000 rw-p 0 00:00 0 [heap]\n", b"Rss: 12 kB\n", b"VmFlags: rd wr\n"]
+    assert [each.resident for each in parse([*first, *grown])] == [12288]
+
+
 def test_hostile_names_are_names() -> None:
     lines = [b"1000-2000 rw-p 00000000 00:00 7 /a b\\n: Rss: 9 kB (deleted)\n", b"Rss: 4 kB\n"]
     [mapping] = parse([*lines, b"Private_Hugetlb: 8 kB\n", b"Shared_Hugetlb: 4 kB\n"])

@@ -43,6 +43,9 @@ class Mapping(NamedTuple):
 def parse(lines: Iterable[bytes]) -> Iterator[Mapping]:
     """Yield the mappings of a smaps file, in the order of their addresses.
 
+    A mapping that grows while the file is read is listed by the kernel twice, if a read ends between
+    the two: the second time counts.
+
     >>> [one] = parse([b"1000-3000 rw-p 0 00:00 0 [heap]", b"Rss: 8 kB", b"VmFlags: rd wr"])
     >>> one.path, one.size, one.resident, one.swapped
     ('[heap]', 8192, 8192, 0)
@@ -55,9 +58,10 @@ def parse(lines: Iterable[bytes]) -> Iterator[Mapping]:
             for name in _FIELDS.get(field, ()):
                 sizes[name] = sizes.get(name, 0) + int(value.split()[0]) * _KIB
             continue
-        if mapping is not None:
+        again = _header(line)
+        if mapping is not None and again.start != mapping.start:
             yield mapping._replace(**sizes)
-        mapping, sizes = _header(line), {}
+        mapping, sizes = again, {}
     if mapping is not None:
         yield mapping._replace(**sizes)
 

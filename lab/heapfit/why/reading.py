@@ -40,6 +40,7 @@ from heapfit.record import seen_from
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
+_READ_BYTES = 1 << 16  # the kernel answers each read as of its own moment: the fewer the better
 _MANY, _TOLD_S = 1000, 2.0  # mappings between looks at the clock, and what passes between lines
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
@@ -174,7 +175,7 @@ def _mappings(
     """Return the mappings of a process; None where they may not be read."""
     found, told = [], time.monotonic()
     try:
-        with (folder / "smaps").open("rb") as file:
+        with (folder / "smaps").open("rb", buffering=_READ_BYTES) as file:
             for mapping in parse(file):
                 found.append(mapping)
                 if progress and len(found) % _MANY == 0 and time.monotonic() >= told + _TOLD_S:

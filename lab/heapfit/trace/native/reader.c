@@ -362,6 +362,9 @@ TRACE_API void trace_close(struct trace_reader *reader)
     free(reader->tables.sites);
     free(reader->tables.modules);
     free(reader->tables.lines);
+    free(reader->tables.mapped.known);
+    free(reader->tables.mapped.now);
+    free(reader->tables.mapped.left);
     free(reader->clock.marks);
     free(reader->clock.ticks);
     free(reader);

@@ -87,6 +87,20 @@ struct thread {
     uint32_t sites[TRACE_CONTEXTS]; /* ... and the site of the last allocation there */
 };
 
+/* A mapping of code (mapped.c). */
+struct mapped_code {
+    uint64_t start, end, identity;
+    unsigned space;
+};
+
+struct mapped {
+    struct mapped_code *known, *now; /* all so far; those of the last listing, in order of address */
+    size_t known_count, known_capacity, now_count, now_capacity;
+    uint32_t *left; /* sites whose code no listing has had yet */
+    size_t left_count, left_capacity;
+    uint64_t comparisons;
+};
+
 struct tables {
     char *info, *end; /* NULL: none so far */
     struct trace_thread *threads;
@@ -98,6 +112,7 @@ struct tables {
     size_t modules_size, modules_capacity;
     uint64_t *lines; /* hashes of the modules' lines, open addressing */
     size_t line_count, lines_capacity;
+    struct mapped mapped;
 };
 
 /* The thread of this index, which is new perhaps. NULL: `offset` in the file is too early for so many (each takes a
@@ -109,7 +124,11 @@ bool tables_info(struct trace_reader *reader, const char *text);
 bool tables_end(struct trace_reader *reader, const char *text);
 bool tables_limit(struct trace_reader *reader, const char *text);
 bool tables_name(struct trace_reader *reader, const char *text, uint64_t offset);
-bool tables_modules(struct trace_reader *reader, const char *text);
+bool tables_modules(struct trace_reader *reader, const char *text); /* mapped.c */
+/* A line for trace_modules, unless it is there. false: no memory. */
+bool tables_line(struct trace_reader *reader, const char *line, size_t length);
+/* A site has been added: which code its address means (mapped.c). */
+void mapped_site(struct trace_reader *reader, uint32_t number);
 /* A varint that ends before `end`, which `at` goes behind. false: there is none of 64 bits. */
 bool number_take(const uint8_t **at, const uint8_t *end, uint64_t *out);
 /* `offset` is where the block ends in the file. */

@@ -207,6 +207,7 @@ static bool add_site(struct trace_reader *reader, uint64_t caller, uint64_t addr
     uint32_t depth = caller == 0 ? 1 : tables->sites[caller].depth + 1;
     tables->sites[tables->site_count++] =
         (struct trace_site){.caller = (uint32_t)caller, .depth = depth, .address = address};
+    mapped_site(reader, (uint32_t)tables->site_count - 1);
     return true;
 }
 
@@ -274,8 +275,7 @@ static bool lines_grow(struct trace_reader *reader)
     return true;
 }
 
-/* false: no memory. */
-static bool add_line(struct trace_reader *reader, const char *line, size_t length)
+bool tables_line(struct trace_reader *reader, const char *line, size_t length)
 {
     struct tables *tables = &reader->tables;
     if (2 * tables->line_count >= tables->lines_capacity && !lines_grow(reader)) return false;
@@ -289,16 +289,6 @@ static bool add_line(struct trace_reader *reader, const char *line, size_t lengt
     tables->modules_size += length + 1;
     tables->modules[tables->modules_size - 1] = '\n';
     tables->modules[tables->modules_size] = '\0';
-    return true;
-}
-
-bool tables_modules(struct trace_reader *reader, const char *text)
-{
-    while (*text != '\0') {
-        size_t length = strcspn(text, "\n");
-        if (!add_line(reader, text, length)) return true;
-        text += length + (text[length] == '\n');
-    }
     return true;
 }
 
