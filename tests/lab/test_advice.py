@@ -102,7 +102,7 @@ def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     assert abs(verdict.estimate - 1) > 0.005
     assert advice.recommended is None
     assert headline(advice) == "No difference shown that matters"
-    assert "those that are shown may be less than anybody would notice" in advice.reasons
+    assert "What difference there is may be too small to notice" in advice.reasons
 
 
 def test_what_may_be_too_little_to_matter_is_a_reason_not_to_change() -> None:

@@ -98,6 +98,17 @@ def test_the_goal_decides(text: str, choice: str | None) -> None:
     assert found.exit_code == 0
 
 
+def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
+    truth = {
+        "today": TRUTH["today"],
+        "heapfit": (0.5, GIB, GIB),
+        "heapfit-pools": (0.498, GIB, GIB),
+    }
+    assert chosen("time", truth, cv=0.02).choice == "heapfit"
+    truth["heapfit-pools"] = (0.4, GIB, GIB)
+    assert chosen("time", truth, cv=0.02).choice == "heapfit-pools"
+
+
 def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:
     found = chosen("peak<=1500m")
     limited = {each.name: each.limited for each in found.standings}

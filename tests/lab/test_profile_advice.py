@@ -130,7 +130,7 @@ RULES = [
         ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210),
     ),
     ("memory", "another allocator", "", ten_seconds(Block(20 * MIB, 0), resident=60)),
-    ("memory", None, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),
+    ("memory", True, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),
     ("peak", "hf_footprint_shrink", "78.1 MiB of the peak", surge(2500, 32 * KIB)),
     ("peak", None, "above 32 KiB", surge(2, 64 * MIB)),
     ("sizes", "thread_span_threshold", "_threshold:16m`", crowd(1500 * KIB, 0.05)),
@@ -364,6 +364,24 @@ def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_
     assert "`heapfit replay x.hft` tells whether" in section.advice.sentence
     own = as_recorded(changed(whole, pinned=pinned), allocator="/lib/libheapfit.so")
     assert advice(own)["pinned"].feature == "pools"
+
+
+def test_growth_that_a_recording_has_not_seen_is_no_all_clear(tmp_path: Path) -> None:
+    """A service in Python grew by 32 MiB, of which 15 were recorded: "no sign of a leak"."""
+    tables = ten_seconds(Block(15 * MIB, 0), resident=57)
+    whole = profile_of(tmp_path / "x", tables)
+    course = whole.recordings[0].course
+    grown = [57 * MIB] * (len(course.resident) - 1) + [89 * MIB]
+    profile = as_recorded(
+        whole,
+        ended_early=True,
+        began_late=True,
+        course=course.model_copy(update={"resident": grown, "resident_anonymous": grown}),
+    )
+    found = advice(profile)["end"]
+    assert found.act
+    assert "gained 32 MiB of resident memory" in found.sentence
+    assert "no more than 15 MiB" in found.sentence
 
 
 @pytest.mark.parametrize(("began_late", "most"), [(False, 90), (True, 40)])

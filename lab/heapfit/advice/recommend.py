@@ -361,7 +361,8 @@ def _goods(
 
 def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
     names = [name for name in every if name not in kept]
-    return [f"Left out, without figures in every setting: {', '.join(names)}."] if names else []
+    said = "Left out, since they have no good run in every setting"
+    return [f"{said}: {', '.join(names)}."] if names else []
 
 
 def _failing(readings: Readings) -> dict[str, str]:

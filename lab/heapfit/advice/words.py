@@ -110,10 +110,10 @@ def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[V
         )
     shown = [each for each in verdicts if each.shown]
     if shown:
-        size = "are" if all(each.trivial for each in shown) else "may be"
+        size = "is" if all(each.trivial for each in shown) else "may be"
         return (
-            f"No difference is shown that matters: those that are shown {size} less than anybody "
-            "would notice. Keep what you have, or measure a longer run."
+            f"What difference there is {size} too small to notice. Keep what you have, or measure "
+            "a longer run."
         )
     return f"{_no_difference(several, standings)} Keep what you have."
 
@@ -142,11 +142,9 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
             alike.append(name)
     said = [f"cannot be told apart from {join_words(alike)}"] if alike else []
     if near:
-        said.append(
-            f"is not shown to differ from {join_words(near)} by more than is too little to matter"
-        )
+        said.append(f"differs from {join_words(near)} by too little to notice")
     if unclear:
-        said.append(f"differs from {join_words(unclear)} by what may be too little to matter")
+        said.append(f"differs from {join_words(unclear)} by perhaps too little to notice")
     if other:
         said.append(f"is better than {join_words(other)} in one respect and worse in another")
     return ", and ".join(said)

@@ -243,6 +243,7 @@ class _Fit:
         left = self._candidates(facts, trial_s)
         self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
+        search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
         self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
         where = search.confirm(self.setup, screened, self.folder)
@@ -450,5 +451,9 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print(line)
     if files:
         results.print("\nDeploy", style="bold")
+        for file in files:
+            if file.suffix == ".so":  # it lies there, as deploy.py has it
+                place = f"/usr/local/lib/{file.name}"
+                results.print(f"sudo install -D -m 755 {file} {place}", soft_wrap=True)
         results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, end="")
         results.print(f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True)

@@ -416,7 +416,7 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
     """
     for each in written:
         if not each.whole:
-            why = "has no end, because its process was killed; only its last moments are missing"
+            why = "has no end, because its process was killed; up to a tenth of a second is missing"
             if is_written(each.path, pid):
                 why = (
                     "has no end yet, because its process still runs; heapfit ctl "
@@ -424,8 +424,12 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
                 )
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
-        told = "it allocated less than --sample meanwhile" if options.sample else ""
-        warn(f"note: it has no events; {told or 'did the program allocate at all?'}")
+        told = "did the program allocate at all?"
+        if options.sample:
+            told = "it allocated less than --sample meanwhile"
+        elif not all(each.whole for each in written):
+            told = "what it did in less than a tenth of a second was lost when it was killed"
+        warn(f"note: it has no events; {told}")
 
 
 def _warn_of_hidden(trace: Path) -> None:

@@ -133,7 +133,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     code = 0 if choice else _exit_code(able, told)
     wanted = [time, mean if setup.goal.text == MEAN else memory]
-    why = _why(summary, choice, able, advice, wanted)
+    why = _why(summary, choice, able, advice, wanted, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
@@ -251,11 +251,16 @@ def _time(study: Study) -> str:
 
 
 def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
-    """The first, unless it is a setting of an allocator that does as well, as far as is shown."""
+    """The first, unless it is a setting or a variant (`heapfit-pools`) of an allocator that does as
+    well, as far as is shown."""
     tied = {each.allocator for each in advice.standings if each.tied_with_best}
     best = next(iter(good), None)
-    plain = best.name.partition("+")[0] if best else ""
-    return next((each for each in good if each.name == plain and plain in tied), best)
+    if best is None:
+        return None
+    allocator = best.name.partition("+")[0]
+    plainer = [allocator.removesuffix("-pools"), allocator]
+    found = {each.name: each for each in good if each.name in tied}
+    return next((found[name] for name in plainer if name in found), best)
 
 
 def _exit_code(able: Sequence[Standing], told: Sequence[Decision]) -> int:
@@ -354,6 +359,7 @@ def _why(
     able: Sequence[Standing],
     advice: Advice,
     metrics: Sequence[Metric],
+    goal: Goal,
 ) -> list[str]:
     baseline = summary.study.baseline
     if choice is None:
@@ -363,7 +369,12 @@ def _why(
                       else "is not shown to hold")  # fmt: skip
             return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
-        return [f"Nothing that was tried {said}.", advice.reasons]
+        reasons = advice.reasons
+        counts = [each.label.lower() for each in metrics if goal.weights.get(each.name)]
+        if len(counts) == 1:
+            label = counts[0]
+            reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
+        return [f"Nothing that was tried {said}.", reasons]
     lines = []
     for metric in metrics:
         verdict = _found(summary, metric, choice.name)

@@ -269,11 +269,11 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
                   "measured; where its work is another one, put your own figure there.")
         )  # fmt: skip
     usage = 'process_cpu_seconds_total{job="SERVICE"}[1d]'
-    factor = max(of.time or 1.0, _WEEKLY)
+    found = f" heapfit fit found {of.time:.3g} times the time before." if of.time else ""
     rules.append(
-        _rule("TimeAbovePromise", f"rate({usage}) > {factor:.3g} * rate({usage} offset 1w)", "1h",
-              "SERVICE takes more processor time than a week ago, before the allocator was "
-              "changed, beyond what heapfit fit found.")
+        _rule("TimeAboveLastWeek", f"rate({usage}) > {_WEEKLY:.3g} * rate({usage} offset 1w)", "1h",
+              "SERVICE takes more processor time than a week ago. In the first week that was "
+              f"before the allocator was changed.{found}")
     )  # fmt: skip
     head = ["# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
             "  - name: heapfit-fit", "    rules:"]  # fmt: skip

@@ -242,18 +242,29 @@ def _over(goal: Goal, readings: Readings) -> dict[str, float]:
     }
 
 
+def _left(setup: Setup, folder: Path) -> tuple[float, float]:
+    """Return how much of the time is left, and how long a trial takes; both in seconds."""
+    spent = [trial for part in steps(folder) for trial in load(part)[1]]
+    first = [trial for part in folder.glob(REPLAY) for trial in load(part)[1]]
+    left_s = setup.time_s - sum(each.duration_s or 0.0 for each in [*spent, *first])
+    return left_s, median_s(spent)
+
+
+def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
+    """Drop the last of those that are left, as long as there is no time to measure all."""
+    left_s, trial_s = _left(setup, folder)
+    least = _CONFIRM_BLOCKS[0]
+    while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
+        state.dropped.append(Dropped(state.left.pop().name, "the screening", "time was up"))
+
+
 def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     """Measure the finalists and the baseline in new blocks; return the study's folder, None where
     nobody is left."""
     if not state.left:
         return None
-    spent = [trial for part in steps(folder) for trial in load(part)[1]]
-    trial_s = median_s(spent)
-    first = [trial for part in folder.glob(REPLAY) for trial in load(part)[1]]
-    left_s = setup.time_s - sum(each.duration_s or 0.0 for each in [*spent, *first])
+    left_s, trial_s = _left(setup, folder)
     least, usual, most = _CONFIRM_BLOCKS
-    while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
-        state.dropped.append(Dropped(state.left.pop().name, "the screening", "time was up"))
     blocks = int(left_s / (trial_s * (1 + len(state.left)))) - 1
     wanted = min(max(usual, _wanted(setup, folder)), most)
     where = folder / "confirm"

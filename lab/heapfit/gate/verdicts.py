@@ -152,7 +152,7 @@ def _outcome(condition: Condition, found: Verdict | None, summary: Summary) -> t
         return "untold", f"{why}; that is a {found.subject}, which is bounded {other} a sign"
     if _is_beyond(condition, found):
         if found.trivial:
-            return "untold", f"{why}; that is too little to be measured: give the program more work"
+            return "untold", f"{why}; beyond the bound, but by too little to matter"
         return "failed", why
     is_within = high <= condition.bound if condition.sign == ">" else low >= condition.bound
     return ("passed" if is_within else "untold"), why

@@ -43,8 +43,8 @@ class Mapping(NamedTuple):
 def parse(lines: Iterable[bytes]) -> Iterator[Mapping]:
     """Yield the mappings of a smaps file, in the order of their addresses.
 
-    A mapping that grows while the file is read is listed by the kernel twice, if a read ends between
-    the two: the second time counts.
+    A mapping that grows while the file is read is listed by the kernel twice, if a read ends
+    between the two: the second time counts.
 
     >>> [one] = parse([b"1000-3000 rw-p 0 00:00 0 [heap]", b"Rss: 8 kB", b"VmFlags: rd wr"])
     >>> one.path, one.size, one.resident, one.swapped

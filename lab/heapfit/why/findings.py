@@ -260,8 +260,10 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         start = " The command below starts it so that it does." if reading.start else ""
         return f"{sentence}{start}", [reading.start] if reading.start else []
     return (
-        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself."
-        f"{_advice(_WHO, reading)}",
+        f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. How "
+        "much of it is in use cannot be seen from outside: if the program's own figures (Redis: "
+        "INFO memory) say that most of it is free, it is fragmentation, and `heapfit fit` finds an "
+        f"allocator that keeps less.{_advice(f'Else: {_WHO[0].lower()}{_WHO[1:]}', reading)}",
         _RECORD,
     )
 

@@ -128,10 +128,10 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
             "allocator.",
         )
     if excess > _MALLOCS_AT_MOST * live:
-        return none(
-            f"Nothing to do: at most {size(resident)} were resident, but no more than {size(live)} "
-            "of malloc's were live at once. The rest is memory that the program maps itself, or "
-            "stacks, and no allocator can give it back."
+        return mend(
+            f"at most {size(resident)} were resident, but no more than {size(live)} of malloc's "
+            "were live at once. The rest is memory that the program maps itself, or stacks: no "
+            "call site below has it, and no allocator can give it back."
         )
     return do(
         "another allocator",
@@ -255,9 +255,16 @@ def _is_freed_at_its_end(recording: Recording) -> bool:
     )
 
 
+def _is_elsewhere(profile: Profile) -> bool:
+    """Whether hardly any of the memory is malloc's, so that nobody need look at its callers."""
+    resident = sum(max(_resident(each), default=0) for each in profile.recordings)
+    live = sum(each.peak.bytes for each in profile.recordings)
+    return resident - live >= _NOTICEABLE_EXCESS and resident > (1 + _MALLOCS_AT_MOST) * live
+
+
 def _dominant(profile: Profile) -> Advice | None:
     first = profile.peak.functions[0] if profile.peak.functions else None
-    if first is None or first.share < DOMINANT:
+    if first is None or first.share < DOMINANT or _is_elsewhere(profile):
         return None
     look = "" if _growers_at_the_end(profile) else ", so look there first"
     return none(
@@ -388,6 +395,8 @@ def end(profile: Profile, trace: str) -> Advice:
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes), profile))
+    if (unseen := _unseen(profile)) is not None:
+        return mend(unseen)
     if ended_early(profile):
         return none(
             "No sign of a leak: no call site with a large part of it kept allocating what was not "
@@ -396,6 +405,32 @@ def end(profile: Profile, trace: str) -> Advice:
     if not leaks.amount.objects:
         return none("Nothing to do: nothing is left.")
     return none("Nothing to do: what lives at the end has not kept growing.")
+
+
+def unseen_growth(profile: Profile) -> bool:
+    """Whether the processes gained much more memory than the recordings tell of."""
+    return _unseen(profile) is not None
+
+
+def _unseen(profile: Profile) -> str | None:
+    """What to say where that is so, of a recording that ended before its program."""
+    if not ended_early(profile):
+        return None
+    seen = [each for each in profile.recordings if len(_resident(each)) > 1]
+    gained = sum(_resident(each)[-1] - _resident(each)[0] for each in seen)
+    told = sum(each.end.bytes for each in seen)
+    if gained - told < _NOTICEABLE_EXCESS / 2 or gained < _EXCESSIVE_RATIO * told:
+        return None
+    hidden = next((h for e in seen if (h := hiding(e.program, e.environment)) is not None), None)
+    why = (
+        f"{hidden.keeps[0].upper()}{hidden.keeps[1:]}: {hidden.instead}."
+        if hidden is not None
+        else "The rest is free memory, or what the program maps itself; `heapfit why PID` tells."
+    )
+    return (
+        f"the process gained {size(gained)} of resident memory during the recording, which has no "
+        f"more than {size(told)} of it, so it cannot tell what grows. {why}"
+    )
 
 
 def grower(profile: Profile) -> Holder | None:
