@@ -47,7 +47,7 @@ static void cache_count(struct span_cache *cache, uint32_t spans)
 }
 
 /* How much a heap may keep at most. Read under the lock: who sets it to 0 and then empties the cache, under the same lock, knows
- * that it stays empty. */
+ * that it stays empty, but for a run that its owner is just about to put at hand. */
 static uint32_t threshold(void)
 {
     return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
@@ -78,13 +78,24 @@ static void set_missing(struct span_cache *cache, bool missing)
     atomic_store_explicit(&cache->missing, missing, memory_order_relaxed);
 }
 
+/* Relaxed: written under the lock; the owner reads it without, as a hint. */
+static void set_room(struct span_cache *cache, uint32_t spans)
+{
+    atomic_store_explicit(&cache->room, spans, memory_order_relaxed);
+}
+
+static uint32_t last_room(const struct span_cache *cache)
+{
+    return atomic_load_explicit(&cache->room, memory_order_relaxed);
+}
+
 void cache_start(struct span_cache *cache)
 {
     cache_count(cache, 0);
     set_grown(cache, 0);
     set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
-    cache->room = 0;
+    set_room(cache, 0);
     for (unsigned place = 0; place < CACHE_AT_HAND; place++)
         atomic_store_explicit(&cache->at_hand[place], 0, memory_order_relaxed);
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
@@ -163,9 +174,9 @@ static uint32_t spans_at_hand(const struct span_cache *cache)
 /* Under the lock. The room that there is now, and how much of it is left for the lists. */
 static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
 {
-    uint32_t at_hand = spans_at_hand(cache);
-    cache->room = room(cache, most);
-    return cache->room > at_hand ? cache->room - at_hand : 0;
+    uint32_t at_hand = spans_at_hand(cache), spans = room(cache, most);
+    set_room(cache, spans);
+    return spans > at_hand ? spans - at_hand : 0;
 }
 
 /* Without the lock, so that the lists may have become shorter meanwhile, but not longer. `room` was right when the owner last
@@ -179,7 +190,7 @@ bool cache_put_at_hand(struct heap *heap, struct span *run)
     /* Relaxed: nobody else puts one there. */
     if (atomic_load_explicit(place, memory_order_relaxed) != 0) return false;
     uint32_t all = cache_spans(cache) + spans_at_hand(cache) + spans;
-    if (all > cache->room || all > threshold()) return false;
+    if (all > last_room(cache) || all > threshold()) return false;
     run_use_set(run, heap->number + 1);
     /* Release: pairs with the acquire in take_at_hand. */
     atomic_store_explicit(place, span_index(run) + 1, memory_order_release);
@@ -226,9 +237,9 @@ bool cache_put(struct heap *heap, struct span *run)
     span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold(), now = room_in_lists(cache, most);
-    if (cache_spans(cache) + run->run_spans > now && now != cache->room) { /* those at hand may be older than all */
-        move_to_lists(cache, heap->number, platform_clock_ms());
-        now = cache->room;
+    if (cache_spans(cache) + run->run_spans > now && spans_at_hand(cache) != 0) { /* they may be older than all */
+        move_to_lists(cache, heap->number, span_since(run));
+        now = last_room(cache);
     }
     bool kept = run->run_spans <= now;
     if (kept) cache_add(cache, run, heap->number);
@@ -313,7 +324,7 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
     uint32_t chain = SPAN_NONE;
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold();
-    if (UNLIKELY(cache->room > most))
+    if (UNLIKELY(last_room(cache) > most))
         cache_detach_beyond(cache, room_in_lists(cache, most), &chain); /* it was lowered */
     struct span *run = find(cache, wanted);
     if (run != NULL) cache_remove(cache, run);
@@ -379,6 +390,7 @@ uint32_t cache_detach(struct heap *heap, uint32_t chain)
     move_to_lists(&heap->cache, heap->number, 0);
     cache_detach_beyond(&heap->cache, 0, &chain);
     set_grown(&heap->cache, 0);
+    set_room(&heap->cache, 0);
     platform_lock_release(&heap->cache.lock);
     return chain;
 }

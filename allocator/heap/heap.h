@@ -158,7 +158,7 @@ struct span_cache {
     _Atomic(uint32_t) spans; /* in all of its runs that are in the lists */
     _Atomic(uint32_t)
         at_hand[CACHE_AT_HAND]; /* runs of 1, 2, ... spans: index plus 1; 0: none, as of who has no heap */
-    uint32_t room; /* spans that it may hold, when last computed; the owner's */
+    _Atomic(uint32_t) room; /* spans that it may hold, when last computed; 0 after it was emptied */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */
     uint32_t grown; /* spans that it may hold beyond what every heap may */
@@ -217,7 +217,6 @@ struct heap {
     uint32_t trims_done; /* chores: heap_trims_asked when all was last given back */
     uint64_t chores_due; /* chores: when to look next, clock in ms */
     uint64_t chores_looked; /* chores: when last looked */
-    uint32_t unpaused; /* chores: large objects freed since the clock was last looked at */
     uint32_t spans_given_back; /* chores: since the bins last returned their blocks for that reason */
     bool chores; /* memory has become free that may have to be given back; heap_orphans': see heap_orphans_pass */
     bool busy; /* chores: the last two looks were close together */

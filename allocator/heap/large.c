@@ -84,13 +84,10 @@ void *large_malloc_zeroed(size_t size)
     return (void *)span_start(span);
 }
 
-/* A thread of large objects alone comes to its chores nowhere else. One that frees them often need not look at the clock each time. */
-enum { FREED_UNPAUSED = 8 };
-
-static bool may_go_on(struct heap *heap)
+/* A thread of large objects alone comes to its chores nowhere else. But they are not looked at twice in one tick of the clock. */
+static bool may_go_on(const struct heap *heap)
 {
-    if (!heap->chores || !heap->busy || ++heap->unpaused == FREED_UNPAUSED) heap->unpaused = 0;
-    return heap->unpaused != 0;
+    return heap->chores && heap->chores_looked == platform_clock_ms();
 }
 
 static void release_or_keep(struct heap *heap, struct span *span)

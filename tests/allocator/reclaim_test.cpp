@@ -121,4 +121,25 @@ TEST(AThreadOfLargeObjectsAlone, TakesInWhatOthersFree)
     });
 }
 
+// However busy it was just before, and though what it frees finds room at hand.
+TEST(AThreadOfLargeObjectsAlone, GivesBackWithItsNextCallsAfterABurst)
+{
+    in_new_heap([] {
+        constexpr size_t COUNT = 100, SIZE = 150'000;
+        std::vector<void *> blocks(COUNT);
+        for (auto &block : blocks) std::memset(block = heap_malloc(SIZE), 1, SIZE);
+        for (void *block : blocks) heap_free(block);
+        size_t before = purged();
+        for (int call = 0; call < 3; call++) {
+            heap_free(heap_malloc(100'000));
+            clock_shift_ms += 5;
+        }
+        for (int call = 0; call < 2; call++) {
+            clock_shift_ms += 2 * DECAY;
+            heap_free(heap_malloc(100'000));
+        }
+        EXPECT_GT(purged() - before, COUNT * SIZE / 2);
+    });
+}
+
 } // namespace
