@@ -409,7 +409,7 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
     results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
     for step in steps:
         results.print(f"  {step}")
-    results.print()
+    results.print("\nThe look decides which of these apply; the reasons say what for.")
     results.print(_rows(found))
 
 

@@ -208,8 +208,8 @@ def _noise() -> Finding:
     quarter, median, three_quarters = statistics.quantiles(times, n=4)
     spread, worst = (three_quarters - quarter) / median, max(times) / median
     state = (
-        f"middle half within {spread:.1%} of the median, "
-        f"slowest {worst:.2f} times it ({len(times)} repeats)"
+        f"the same work took up to {worst:.2f} times as long as usual, half of it within "
+        f"{spread:.1%} of the median ({len(times)} repeats)"
     )
     advice = "" if spread < _NOISY else "use more replicates, and a quieter machine if you can"
     return Finding(topic="noise", state=state, advice=advice)

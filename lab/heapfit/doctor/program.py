@@ -44,9 +44,9 @@ def examine(command: Sequence[str]) -> Finding | None:
     if program.name in _STARTERS:
         return Finding(
             topic=topic,
-            state=f"unknown: {program.name} starts other programs, which only a run shows",
-            advice="name the program itself; 'heapfit compare' refuses a run in which the "
-            "allocator did not serve the process that does the work",
+            state=f"unknown: {program.name} starts other programs",
+            advice="name the real program, or just compare: 'heapfit compare' refuses a run in "
+            "which the allocator did not serve the process that does the work",
         )
     assert file.loader is not None, "it would be linked statically"
     return _of_libraries(topic, _libraries(file.loader, program))

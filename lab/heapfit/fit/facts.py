@@ -53,7 +53,7 @@ _LABELS = {
     "threads": "threads at once",
     "allocating_threads": "threads that allocate",
     "peak_rss_bytes": "peak resident memory",
-    "live_share": "live of it at most",
+    "live_share": "largest part of that in use",
     "faults_per_s": "page faults a second",
     "allocations_per_s": "allocations a second",
     "large_share": "bytes in blocks above 32 KiB",

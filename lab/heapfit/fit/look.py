@@ -123,8 +123,8 @@ def by_runs(facts: Facts, trials: list[Trial]) -> Facts:
     processor_s, wall_s = figures["user_s"] + figures["system_s"], figures["wall_s"]
     if processor_s < SHORTEST_S:
         raise HeapfitError(
-            f"the program computes for {1000 * processor_s:.0f} ms, most of which is its own "
-            f"start; give it more to do, {1000 * SHORTEST_S:.0f} ms at least, better a second"
+            f"the program computes for {1000 * processor_s:.1f} ms, most of which is its own "
+            f"start; give it more to do: more than {1000 * SHORTEST_S:.0f} ms, better a second"
         )
     return facts.model_copy(
         update={

@@ -92,8 +92,8 @@ def pinned(profile: Profile, trace: str) -> Advice:
         return do("pools", f"{held}, which no option gives back: {apart}.")
     return do(
         "another allocator",
-        f"{held}: {replayed(profile.recordings, trace)} tells whether other allocators need less, "
-        f"which lay blocks elsewhere. If they do not, {apart}.",
+        f"{held}: {replayed(profile.recordings, trace)} tells whether an allocator that places "
+        f"blocks elsewhere needs less. If none does, {apart}.",
     )
 
 
