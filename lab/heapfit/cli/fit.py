@@ -41,7 +41,7 @@ from heapfit.doctor import examine, examine_objects, examine_program
 from heapfit.errors import UsageError
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
 from heapfit.study import default_cores, execute, load, note_look
-from heapfit.text import counted, duration, visible
+from heapfit.text import bytes_text, counted, duration, visible
 
 if TYPE_CHECKING:
     from heapfit.fit.answer import Answer
@@ -293,6 +293,12 @@ class _Fit:
                 say(f"more of it: heapfit profile {self.folder / look.RECORDING}")
         for note in self.state.notes:
             warn(f"note: {note}")
+        limit, live = self.setup.goal.limit, (facts.live_share or 0) * (facts.peak_rss_bytes or 0)
+        if limit is not None and limit.what == "peak" and live > limit.size:
+            warn(
+                f"note: the program itself had {bytes_text(round(live))} in use at its peak; no "
+                f"allocator is likely to keep it within {bytes_text(limit.size)}"
+            )
         return facts, search.median_s(good)
 
     def _warn(self) -> None:

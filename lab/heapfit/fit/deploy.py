@@ -188,6 +188,9 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         evidence=of.evidence,
         needs=_needs(chosen),
         line=f"{words} PROGRAM",
+        placed="puts the library and heapfit.conf in their places"
+        if chosen.library is not None and _is_copied(chosen)
+        else "puts heapfit.conf in its place",
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen)),
         run=f"heapfit run --allocator {shlex.quote(treatment_word(chosen))} -- PROGRAM",
@@ -303,7 +306,7 @@ What it needs
 Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, too)
   a shell      {line}
   systemd      sudo sh install.sh SERVICE
-               (puts the library and heapfit.conf in their places, and restarts SERVICE)
+               ({placed}, and restarts SERVICE)
   Docker       add the lines of Dockerfile.part to the end of the Dockerfile
   Compose      docker compose -f compose.yaml -f compose.part.yaml up -d
   Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
@@ -325,9 +328,9 @@ Undo it: remove what was added, and restart the program. Nothing else has change
 
 def _watched(chosen: InstalledAllocator) -> list[str]:
     lines = [
-        "alerts.yaml goes into Prometheus's rule_files; it fires when memory or processor time is",
-        "not as promised. Its figures are those of the trials: put in your service's own if it",
-        "does other work.",
+        "alerts.yaml goes into Prometheus's rule_files; it fires when memory is above the promise,",
+        "or processor time above that of the week before. Its figures are those of the trials: put",
+        "in your service's own if it does other work.",
     ]
     if takes_options(chosen):
         lines += [
