@@ -36,6 +36,7 @@ def list_allocators(as_json: AsJson = False) -> None:
         print_json([_described(*pair) for pair in found])
         return
     rows = table("allocator", "version", "from", "what it is")
+    rows.columns[0].no_wrap = True  # to be copied
     for entry, installed in found:
         version = Text(installed.version) if installed else Text(_absent(entry), style="dim")
         rows.add_row(entry.name, version, _origin(entry), entry.title)

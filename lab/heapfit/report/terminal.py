@@ -45,6 +45,8 @@ from heapfit.text import TERMINAL_DIGITS, capitalised, counted, counted_range, j
 _LONGEST_NAME = 24
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
+# So many metrics that no table has are named.
+_MOST_HIDDEN = 3
 
 
 @dataclass(frozen=True)
@@ -194,8 +196,9 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     if reached := precision_reached(results.summary):
         lines.append(reached)
     if hidden := [visible(each.label) for each in results.metrics if each not in shown]:
-        more = counted(len(hidden), "more metric")
-        lines.append(f"{more} in the page or a wider terminal: {join_words(hidden)}.")
+        more = f"{counted(len(hidden), 'more metric')} in the page or a wider terminal"
+        such = ":" if len(hidden) <= _MOST_HIDDEN else ", such as"
+        lines.append(f"{more}{such} {join_words(hidden[:_MOST_HIDDEN])}.")
     print_lines(console, lines, style="dim")
 
 
