@@ -274,7 +274,7 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
         found.sentence
     )
     other = advice(as_recorded(profile, environment={variable: value}))["memory"]
-    assert "that the program maps itself" in other.sentence
+    assert "what the program maps itself" in other.sentence
 
 
 def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:

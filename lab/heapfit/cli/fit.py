@@ -457,9 +457,8 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print(line)
     if files:
         results.print("\nDeploy", style="bold")
-        for file in files:
-            if file.suffix == ".so":  # it lies there, as deploy.py has it
-                place = f"/usr/local/lib/{file.name}"
-                results.print(f"sudo install -D -m 755 {file} {place}", soft_wrap=True)
+        for library in files[0].parent.glob("*.so"):  # where deploy.py has the variables say it is
+            place = f"/usr/local/lib/{library.name}"
+            results.print(f"sudo install -D -m 755 {library} {place}", soft_wrap=True)
         results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, end="")
         results.print(f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True)

@@ -130,8 +130,9 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
     if excess > _MALLOCS_AT_MOST * live:
         return mend(
             f"at most {size(resident)} were resident, but no more than {size(live)} of malloc's "
-            "were live at once. The rest is memory that the program maps itself, or stacks: no "
-            "call site below has it, and no allocator can give it back."
+            "were live at once. The rest is what the program maps itself, stacks, or what malloc "
+            f"keeps free or adds: {replayed([recording], trace)} tells whether an allocator needs "
+            "less. No call site below has it."
         )
     return do(
         "another allocator",
@@ -389,7 +390,9 @@ def end(profile: Profile, trace: str) -> Advice:
     if growing and _are_little(growing, profile):
         return none(_little(growing[0], profile))
     if growing:
-        return _grew(growing, profile)
+        found, unseen = _grew(growing, profile), _unseen(profile)
+        more = f" Besides, {unseen}" if unseen else ""
+        return found.model_copy(update={"sentence": f"{found.sentence}{more}"})
     young = [
         each for each in leaks.functions if each.share >= _LEAK_SHARE and each.late_share >= _GROWS
     ]
@@ -425,7 +428,8 @@ def _unseen(profile: Profile) -> str | None:
     why = (
         f"{hidden.keeps[0].upper()}{hidden.keeps[1:]}: {hidden.instead}."
         if hidden is not None
-        else "The rest is free memory, or what the program maps itself; `heapfit why PID` tells."
+        else "The rest may be blocks from before, of which more is in use now, free memory, or "
+        "what the program maps itself: record the program from its start to tell."
     )
     return (
         f"the process gained {size(gained)} of resident memory during the recording, which has no "

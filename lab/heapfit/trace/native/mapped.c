@@ -11,13 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SPACE_SHIFT =
-        52, /* no processor of ours has longer addresses, and places of interpreted programs begin at 16 spaces */
-    SPACES = 15,
-    COMPARISONS_MAX =
-        1 << 28 /* of mappings: some tenths of a second. What a file asks for beyond is taken for new code */
-};
+/* No program has longer addresses, and places of interpreted programs begin at 256 spaces. What lies in the last one has no name:
+ * it is more than is told apart. */
+enum { SPACE_SHIFT = 48, SPACES = 255 };
+
+/* Of mappings: some tenths of a second. What a file asks for beyond is taken for new code. */
+enum { COMPARISONS_MAX = 1 << 28 };
 
 static bool is_plain(uint64_t address)
 {
@@ -75,7 +74,7 @@ static uint64_t identity_of(const struct line *mapping, const struct line *id)
 static unsigned space_of(struct trace_reader *reader, struct mapped_code wanted)
 {
     struct mapped *mapped = &reader->tables.mapped;
-    uint32_t taken = 0;
+    uint64_t taken[(SPACES + 1) / 64] = {0};
     for (size_t i = 0; i < mapped->known_count && mapped->comparisons < COMPARISONS_MAX; i++, mapped->comparisons++) {
         struct mapped_code *known = &mapped->known[i];
         if (known->start >= wanted.end || wanted.start >= known->end) continue;
@@ -84,9 +83,9 @@ static unsigned space_of(struct trace_reader *reader, struct mapped_code wanted)
             if (wanted.end > known->end) known->end = wanted.end;
             return known->space;
         }
-        taken |= 1u << known->space;
+        taken[known->space / 64] |= UINT64_C(1) << known->space % 64;
     }
-    while (wanted.space < SPACES && (taken >> wanted.space & 1) != 0) wanted.space++;
+    while (wanted.space < SPACES && (taken[wanted.space / 64] >> wanted.space % 64 & 1) != 0) wanted.space++;
     if (room_for(reader, &mapped->known, &mapped->known_capacity, mapped->known_count + 1, sizeof *mapped->known))
         mapped->known[mapped->known_count++] = wanted;
     return wanted.space;
@@ -138,6 +137,7 @@ static void settle_left(struct trace_reader *reader)
 static bool emit(struct trace_reader *reader, const char *text, size_t length, const struct line *line, unsigned space)
 {
     enum { NUMBERS = 3 * 18 };
+    if (space == SPACES) return true;
     char *shifted = space == 0 ? NULL : malloc(NUMBERS + sizeof BUILD_ID + line->rest_length);
     if (shifted == NULL) return tables_line(reader, text, length);
     unsigned long long start = in_space(line->start, space), end = in_space(line->end, space);
