@@ -160,7 +160,9 @@ static struct span *take_at_hand(struct span_cache *cache, uint32_t spans)
     if (atomic_load_explicit(place, memory_order_relaxed) == 0) return NULL;
     /* Acquire: pairs with the release in cache_put_at_hand, for who is not the owner. */
     uint32_t index = atomic_exchange_explicit(place, 0, memory_order_acquire);
-    return index == 0 ? NULL : span_at(index - 1);
+    if (index == 0) return NULL;
+    run_use_set(span_at(index - 1), RUN_ON_ITS_WAY);
+    return span_at(index - 1);
 }
 
 static uint32_t spans_at_hand(const struct span_cache *cache)
@@ -180,12 +182,12 @@ static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
 }
 
 /* Without the lock, so that the lists may have become shorter meanwhile, but not longer. `room` was right when the owner last
- * had the lock. */
+ * had the lock; that of heap_orphans, which keeps nothing, is 0. */
 bool cache_put_at_hand(struct heap *heap, struct span *run)
 {
     struct span_cache *cache = &heap->cache;
     uint32_t spans = run->run_spans;
-    if (spans > CACHE_AT_HAND || heap == &heap_orphans) return false;
+    if (spans > CACHE_AT_HAND) return false;
     _Atomic(uint32_t) *place = &cache->at_hand[spans - 1];
     /* Relaxed: nobody else puts one there. */
     if (atomic_load_explicit(place, memory_order_relaxed) != 0) return false;
@@ -337,18 +339,14 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
 struct span *cache_take_run(struct heap *heap, uint32_t spans)
 {
     struct span *run = take_at_hand(&heap->cache, spans);
-    if (run == NULL) return take(&heap->cache, find_run, spans, spans);
-    run_use_set(run, RUN_ON_ITS_WAY);
-    return run;
+    return run != NULL ? run : take(&heap->cache, find_run, spans, spans);
 }
 
 /* One at hand is a large object's mostly, and not cut for the bin. */
 struct span *cache_take_span(struct heap *heap, unsigned bin)
 {
     struct span *span = take(&heap->cache, find_span, bin, 1);
-    if (span == NULL) span = take_at_hand(&heap->cache, 1);
-    if (span != NULL) run_use_set(span, RUN_ON_ITS_WAY);
-    return span;
+    return span != NULL ? span : take_at_hand(&heap->cache, 1);
 }
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */

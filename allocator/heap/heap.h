@@ -156,8 +156,7 @@ enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_AT_HAND = 4 };
 struct span_cache {
     platform_lock lock;
     _Atomic(uint32_t) spans; /* in all of its runs that are in the lists */
-    _Atomic(uint32_t)
-        at_hand[CACHE_AT_HAND]; /* runs of 1, 2, ... spans: index plus 1; 0: none, as of who has no heap */
+    _Atomic(uint32_t) at_hand[CACHE_AT_HAND]; /* runs of 1, 2, ... spans: their index plus 1; 0: none */
     _Atomic(uint32_t) room; /* spans that it may hold, when last computed; 0 after it was emptied */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */

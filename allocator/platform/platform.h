@@ -152,7 +152,7 @@ enum platform_move platform_take_huge_pages(void *start, size_t size);
 /* Move the pages of [from, from+size) to [to, to+size), both committed. */
 enum platform_move platform_move_pages(void *from, void *to, size_t size);
 
-/* ---- threads, forks, locks (thread.c, lock.c) -------------------------------------------------  */
+/* ---- threads, forks, locks (thread.c, lock.c) ---------------------------------------------------- */
 
 /* Processors that this process may use, at least 1. */
 unsigned platform_processors(void);

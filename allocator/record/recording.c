@@ -80,8 +80,8 @@ bool recording_is_called(void)
 
 void recording_answer(void)
 {
-    uint32_t asked =
-        atomic_load_explicit(&noting.asked, memory_order_seq_cst); /* first: what was there before is written */
+    /* First: what was there before it was asked for is written. */
+    uint32_t asked = atomic_load_explicit(&noting.asked, memory_order_seq_cst);
     if (asked == atomic_load_explicit(&noting.done, memory_order_relaxed)) return;
     streams_take();
     streams_flush();

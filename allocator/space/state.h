@@ -68,8 +68,8 @@ struct patience {
 /* Large runs that go back at once: see patience.c, too. */
 struct spent {
     uint32_t purged, taken; /* spans of them, and clean ones handed out since */
-    uint64_t purged_at,
-        refused_at; /* the latter: when the kernel last took only a part of a run, because of a locked page */
+    uint64_t purged_at;
+    uint64_t refused_at; /* when the kernel last took only a part of a run, because of a locked page */
     uint32_t times; /* that it was in vain, one after the other, */
     uint32_t longest; /* of runs of so many spans at most; */
     uint32_t kept; /* up to this length they are kept */

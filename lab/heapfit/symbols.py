@@ -34,7 +34,7 @@ _INSTALLED = Path("/usr")
 _SYMBOL = struct.Struct("<IBBHQQ")  # st_name, st_info, st_other, st_shndx, st_value, st_size
 _FUNCTION_TYPES = (2, 10)  # STT_FUNC, STT_GNU_IFUNC: the low half of st_info
 _UNDEFINED = 0  # SHN_UNDEF
-_SPACE = 1 << 48  # above are what traces add: of another process, or of code that came later
+_ADDRESSES = 1 << 48  # what traces add to one, for other processes and later code, is above
 
 # What pyelftools raises for a file that is cut off, damaged or newer than itself.
 _UNREADABLE = (ELFError, OSError, ValueError, KeyError, IndexError, AssertionError)
@@ -72,7 +72,7 @@ class Frame:
         '0x1234 (x)'
         """
         place = f"{Path(self.file).name}:{self.line}" if self.file else self._module_name
-        name = self.function or f"{self.address % _SPACE:#x}"
+        name = self.function or f"{self.address % _ADDRESSES:#x}"
         return f"{name} ({place})" if place else name
 
     @property

@@ -98,6 +98,18 @@ def test_the_goal_decides(text: str, choice: str | None) -> None:
     assert found.exit_code == 0
 
 
+def test_reasons_name_the_goal_where_others_gain_in_something_else() -> None:
+    truth = {"today": (1.0, GIB, GIB), "quick": (0.6, GIB, GIB)}
+    found = chosen("memory", truth)
+    assert found.choice is None
+    assert found.why[1].startswith("Judged by rss alone: there is no ")
+    assert (
+        not chosen("balance", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
+        .why[1]
+        .startswith("Judged by")
+    )
+
+
 def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     truth = {
         "today": TRUTH["today"],

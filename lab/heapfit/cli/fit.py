@@ -430,6 +430,7 @@ def _rows(found: list[Candidate]) -> Table:
 
 def _show(answer: Answer, files: list[Path]) -> None:
     from heapfit.fit.answer import interval
+    from heapfit.fit.deploy import installation
     from heapfit.fit.page import headline
 
     if answer.today:
@@ -457,8 +458,7 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print(line)
     if files:
         results.print("\nDeploy", style="bold")
-        for library in files[0].parent.glob("*.so"):  # where deploy.py has the variables say it is
-            place = f"/usr/local/lib/{library.name}"
-            results.print(f"sudo install -D -m 755 {library} {place}", soft_wrap=True)
+        for line in installation(files[0].parent):
+            results.print(line, soft_wrap=True)
         results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, end="")
         results.print(f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True)

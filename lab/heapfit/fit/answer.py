@@ -370,9 +370,8 @@ def _why(
             return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
         reasons = advice.reasons
-        counts = [each.label.lower() for each in metrics if goal.weights.get(each.name)]
-        if len(counts) == 1:
-            label = counts[0]
+        if goal.gives != "both":
+            label = metrics[0 if goal.gives == "time" else 1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
         return [f"Nothing that was tried {said}.", reasons]
     lines = []

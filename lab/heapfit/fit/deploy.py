@@ -97,6 +97,15 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
+def installation(folder: Path) -> list[str]:
+    """Return the command that puts the library of `folder` where the variables name it; none where
+    it is there already."""
+    return [
+        shlex.join(["sudo", "install", "-D", "-m", "755", str(each), str(_LOCAL / each.name)])
+        for each in folder.glob("*.so")
+    ]
+
+
 def remove(folder: Path) -> None:
     """Remove what an earlier answer has written."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -189,7 +198,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         needs=_needs(chosen),
         line=f"{words} PROGRAM",
         placed="puts the library and heapfit.conf in their places"
-        if chosen.library is not None and _is_copied(chosen)
+        if _is_copied(chosen)
         else "puts heapfit.conf in its place",
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen)),

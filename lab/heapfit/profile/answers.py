@@ -87,9 +87,7 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
             for name, shape in _shapes(profile).items()
         ],
         commands=_commands(profile, trace),
-        nothing_proposed=_NOTHING_GROWS
-        if ended_early(profile) and not memory.unseen_growth(profile)
-        else _NOTHING_TO_DO,
+        nothing_proposed=_NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO,
     )
 
 
@@ -305,9 +303,8 @@ def _resident(profile: Profile) -> tuple[str, str]:
         return "not known", "it was not recorded"
     before = "what was allocated before, " if began_late(profile) else ""
     shared = "; what processes share counts in each" if len(processes) > 1 else ""
-    return size(
-        sum(processes)
-    ), f"{before}code, libraries, stacks and own mappings included{shared}"
+    note = f"{before}code, libraries, stacks and own mappings included{shared}"
+    return size(sum(processes)), note
 
 
 def _share(value: float | None) -> str:

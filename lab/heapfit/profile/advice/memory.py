@@ -44,8 +44,8 @@ from heapfit.text import join_words
 _NOTICEABLE_EXCESS = 16 * MIB
 # Up to half as much again as is live is what rounding and caches of good allocators take.
 _EXCESSIVE_RATIO = 1.5
-# More than so many times what was live at most never was malloc's, whichever allocator it is: those
-# that fragment worst come to twice.
+# More than so many times what was live at most is mostly not malloc's, and if it is, no call site
+# has it.
 _MALLOCS_AT_MOST = 3
 # The heap has shrunk when less than this part of the peak is live, ...
 _SHRUNK = 0.5
@@ -114,6 +114,11 @@ def _has_shrunk(recording: Recording) -> bool:
     return steps * recording.course.step_ns >= _SETTLED_NS
 
 
+def _is_elsewhere(resident: int, live: int) -> bool:
+    """Whether most of the memory is in no call site's blocks, so that nobody need look at those."""
+    return resident - live >= max(_NOTICEABLE_EXCESS, _MALLOCS_AT_MOST * live)
+
+
 def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
     resident, live = max(_resident(recording)), recording.peak.bytes
     excess = resident - live
@@ -127,7 +132,7 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
             f"{beyond} and recorded; {hidden.keeps}, so {hidden.instead} before you try another "
             "allocator.",
         )
-    if excess > _MALLOCS_AT_MOST * live:
+    if _is_elsewhere(resident, live):
         return mend(
             f"at most {size(resident)} were resident, but no more than {size(live)} of malloc's "
             "were live at once. The rest is what the program maps itself, stacks, or what malloc "
@@ -256,16 +261,11 @@ def _is_freed_at_its_end(recording: Recording) -> bool:
     )
 
 
-def _is_elsewhere(profile: Profile) -> bool:
-    """Whether hardly any of the memory is malloc's, so that nobody need look at its callers."""
-    resident = sum(max(_resident(each), default=0) for each in profile.recordings)
-    live = sum(each.peak.bytes for each in profile.recordings)
-    return resident - live >= _NOTICEABLE_EXCESS and resident > (1 + _MALLOCS_AT_MOST) * live
-
-
 def _dominant(profile: Profile) -> Advice | None:
     first = profile.peak.functions[0] if profile.peak.functions else None
-    if first is None or first.share < DOMINANT or _is_elsewhere(profile):
+    resident = sum(max(_resident(each), default=0) for each in profile.recordings)
+    live = sum(each.peak.bytes for each in profile.recordings)
+    if first is None or first.share < DOMINANT or _is_elsewhere(resident, live):
         return None
     look = "" if _growers_at_the_end(profile) else ", so look there first"
     return none(
@@ -383,6 +383,16 @@ _NORMAL = (
 
 
 def end(profile: Profile, trace: str) -> Advice:
+    found, unseen = _end(profile), _unseen(profile)
+    if unseen is None:
+        return found
+    if not found.act:
+        return mend(unseen)
+    return found.model_copy(update={"sentence": f"{found.sentence} Besides, {unseen}"})
+
+
+def _end(profile: Profile) -> Advice:
+    """What to do about what is left, by what the recordings have."""
     leaks = profile.leaks
     growing = _growers_at_the_end(profile)
     if _grow_together(growing, profile):
@@ -390,16 +400,12 @@ def end(profile: Profile, trace: str) -> Advice:
     if growing and _are_little(growing, profile):
         return none(_little(growing[0], profile))
     if growing:
-        found, unseen = _grew(growing, profile), _unseen(profile)
-        more = f" Besides, {unseen}" if unseen else ""
-        return found.model_copy(update={"sentence": f"{found.sentence}{more}"})
+        return _grew(growing, profile)
     young = [
         each for each in leaks.functions if each.share >= _LEAK_SHARE and each.late_share >= _GROWS
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes), profile))
-    if (unseen := _unseen(profile)) is not None:
-        return mend(unseen)
     if ended_early(profile):
         return none(
             "No sign of a leak: no call site with a large part of it kept allocating what was not "
@@ -410,13 +416,9 @@ def end(profile: Profile, trace: str) -> Advice:
     return none("Nothing to do: what lives at the end has not kept growing.")
 
 
-def unseen_growth(profile: Profile) -> bool:
-    """Whether the processes gained much more memory than the recordings tell of."""
-    return _unseen(profile) is not None
-
-
 def _unseen(profile: Profile) -> str | None:
-    """What to say where that is so, of a recording that ended before its program."""
+    """What to say of recordings that ended before their programs, where these gained much more
+    memory than the recordings tell of; else None."""
     if not ended_early(profile):
         return None
     seen = [each for each in profile.recordings if len(_resident(each)) > 1]

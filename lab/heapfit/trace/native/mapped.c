@@ -15,7 +15,7 @@
  * it is more than is told apart. */
 enum { SPACE_SHIFT = 48, SPACES = 255 };
 
-/* Of mappings: some tenths of a second. What a file asks for beyond is taken for new code. */
+/* Of mappings: some tenths of a second. What a file asks for beyond is taken to be the first at its addresses. */
 enum { COMPARISONS_MAX = 1 << 28 };
 
 static bool is_plain(uint64_t address)
