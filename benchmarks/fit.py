@@ -147,19 +147,35 @@ def false_ones(name: str, effort: Effort) -> dict[str, Any]:
 
 
 def tau(name: str, effort: Effort) -> dict[str, Any]:
-    """How a replay's ranking agrees with the program's, and halves of the program's own."""
+    """How a replay's ranking agrees with the program's, and halves of the program's own.
+
+    Valgrind counts the instructions of one run of each, of which a second would say the same.
+    """
     workload = workload_of(name)
     allocators = plain(replayable=True)
-    real = STUDIES / f"tau-real-{name}"
-    execute(study_of(workload, allocators, 2 * effort.blocks), real, data=data_of(workload))
-    replayed = STUDIES / f"tau-replayed-{name}"
     played = replay_workload(make_plan(recording(name)))
     shown = shown_metrics(system_calls=False, instructions=True)
-    study = study_of(played, allocators, effort.blocks, shown=shown, is_replay=True)
-    execute(study, replayed)
-    reading = read(real)
-    found = agreements(read(replayed).summary, reading.summary, halved(reading.readings))
-    return {each.what: {"tau": each.tau, "halves": each.halves} for each in found}
+    studies = {
+        "real": study_of(workload, allocators, 2 * effort.blocks),
+        "counted": study_of(workload, allocators, 1, warmups=0, shown=["instructions"]),
+        "replayed": study_of(played, allocators, 1, warmups=0, shown=shown, is_replay=True),
+    }
+    readings = {}
+    for what, study in studies.items():
+        folder = STUDIES / f"tau-{what}-{name}"
+        execute(study, folder, data=data_of(study.workload))
+        readings[what] = read(folder)
+    replayed, real = readings["replayed"].summary, readings["real"]
+    found = {
+        "memory": agreements(replayed, real.summary, halved(real.readings)),
+        "instructions": agreements(replayed, readings["counted"].summary),
+    }
+    return {
+        what: {"tau": each.tau, "halves": each.halves}
+        for what, ranked in found.items()
+        for each in ranked
+        if each.what == what
+    }
 
 
 def grid(name: str, effort: Effort) -> dict[str, Any]:
@@ -234,13 +250,14 @@ def study_of(
     allocators: Sequence[InstalledAllocator],
     blocks: int,
     step: int = 0,
+    warmups: int = 1,
     shown: Sequence[str] = (),
     *,
     is_replay: bool = False,
 ) -> Study:
     """Return a study of these, the first of which is the baseline."""
     return plan(workload, list(allocators), baseline=allocators[0].name,
-                cores=[default_cores(workload)], replicates=blocks, warmups=1, seed=7 + step,
+                cores=[default_cores(workload)], replicates=blocks, warmups=warmups, seed=7 + step,
                 shown=list(shown), only=measured_by_replay() if is_replay else None)  # fmt: skip
 
 

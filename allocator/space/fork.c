@@ -91,13 +91,18 @@ static void catch_up(void)
     }
 }
 
-/* Beside is only who finds that a fork has the space, and will have it until we leave: see space_fork_end. */
+/* Beside is only who finds that a fork has the space, and will have it until we leave: see space_fork_end. In a child, nothing
+ * has it any more: where a signal's handler has forked in the midst of that, nobody enters before the interrupted thread has left. */
 enum space_access space_enter(void)
 {
     for (;;) {
         if (LIKELY(platform_lock_enter(&space_state.lock))) {
-            catch_up();
-            return SPACE_WHOLE;
+            if (LIKELY(!platform_lock_is_own(&space_state.beside))) {
+                catch_up();
+                return SPACE_WHOLE;
+            }
+            platform_lock_release(&space_state.lock);
+            return SPACE_DENIED;
         }
         if (platform_lock_is_own(&space_state.lock) || !platform_lock_enter(&space_state.beside)) return SPACE_DENIED;
         if (platform_lock_is_held_by_fork(&space_state.lock)) return SPACE_BESIDE;

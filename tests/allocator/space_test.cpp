@@ -37,6 +37,27 @@ TEST(Space, RunsThatAreReleasedDuringAForkAreUsedAgainWhateverTheirLength)
     });
 }
 
+// A signal's handler forks while the interrupted thread takes a run out of what was released during another thread's fork: in the
+// child it goes on with that, and the runs must still be where it was looking.
+TEST(Space, AThreadThatWorksBesideTheSpaceEndsInAForksChildBeforeTheSpaceIsEntered)
+{
+    in_new_space([] {
+        auto *run = acquire(4);
+        space_fork_begin();
+        space_release(run);
+        ASSERT_EQ(SPACE_BESIDE, space_enter());
+        space_fork_child();
+        EXPECT_TRUE(space_state.any_deferred) << "taken in while a thread works with it";
+        EXPECT_EQ(SPACE_DENIED, space_enter());
+        space_leave(SPACE_BESIDE);
+        enum space_access access = space_enter();
+        EXPECT_EQ(SPACE_WHOLE, access);
+        EXPECT_FALSE(space_state.any_deferred);
+        space_leave(access);
+        EXPECT_EQ(0u, figures_now().handed_out);
+    });
+}
+
 TEST(Space, RunsThatWereAlignedAreUsedAgainForAlignedOnes)
 {
     in_new_space(
