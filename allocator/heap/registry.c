@@ -703,8 +703,12 @@ void heap_fork_begin(void)
     platform_copy_look();
     thread_child_mended = false; /* it was, in a copy that had no handlers */
     platform_fork_watch(child_mend);
-    if (thread_forks++ != 0) return;
+    if (thread_forks != 0) {
+        thread_forks++;
+        return;
+    }
     thread_fork_holds = !platform_lock_is_any_own();
+    thread_forks = 1;
     if (!thread_fork_holds) return;
     claims_keep_out();
     shared_fork_begin();
@@ -728,15 +732,20 @@ static void fork_settle(void)
     leaving_retire();
 }
 
+/* A handler that forks before the end is reached still finds a fork under way, and holds nothing itself: it would lose what this one
+ * notes of what it holds. */
 void heap_fork_end(void)
 {
     platform_fork_watch(NULL);
-    if (--thread_forks != 0 || !thread_fork_holds) return;
-    claims_let_in();
-    space_fork_end();
-    platform_lock_fork_end(&heap_orphans.lock);
-    shared_fork_end();
-    fork_settle();
+    bool is_last = thread_forks == 1 && thread_fork_holds;
+    if (is_last) {
+        claims_let_in();
+        space_fork_end();
+        platform_lock_fork_end(&heap_orphans.lock);
+        shared_fork_end();
+    }
+    thread_forks--;
+    if (is_last) fork_settle();
 }
 
 /* The threads that the child does not have, have no heaps; and the one that it has, has another number. */
@@ -863,8 +872,8 @@ void heap_fork_end_in_child(void)
     platform_copy_look();
     if (!thread_child_mended) child_mend(); /* the kernel does not tell of copies */
     thread_child_mended = false;
+    if (thread_forks <= 1) claims_let_in(); /* first, as in heap_fork_end */
     thread_forks -= thread_forks != 0;
-    if (thread_forks == 0) claims_let_in();
     if (thread_fork_holds) fork_settle();
 }
 

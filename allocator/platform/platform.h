@@ -185,7 +185,7 @@ bool platform_lock_is_any_own(void);
 _Noreturn COLD void platform_abort(void);
 
 /* Around a fork: what a lock protects is whole while the process is copied, and so it is in the child. Several forks may
- * hold a lock at once. Begin waits for the thread that has it, which must not be the calling one. */
+ * hold a lock at once. Begin waits for another thread that has it; one that the calling thread has acquired is the fork's then. */
 void platform_lock_fork_begin(platform_lock *lock);
 void platform_lock_fork_end(platform_lock *lock);
 

@@ -7,7 +7,8 @@
  *     releases  a run by putting it onto a list (`deferred`), to be taken in by whoever has the space's lock next
  *     takes     one from there, or what lies beyond the frontier, under a lock that no fork holds (`beside`)
  *
- * and goes without the rest. The child may find such a taker in the midst: then the frontier is raised or is not, and if it
+ * and goes without the rest. So that not each fork takes new addresses for good, it first puts free runs onto the list, if there were
+ * too few at the forks before. The child may find such a taker in the midst: then the frontier is raised or is not, and if it
  * is, then what lies below it is described.
  *
  * A thread that forks in a signal's handler, having been interrupted with a lock of ours, cannot hold the space: it may be
@@ -19,10 +20,13 @@
 
 /* ---- deferred ------------------------------------------------------------------------------------------------------ */
 
+/* Short runs have a list for each length: then one is only cut off a longer run when none of its length is free, so that what a long
+ * fork cuts is bounded by what is live. */
 static unsigned list_of_length(uint32_t spans)
 {
-    unsigned log2 = 31 - (unsigned)__builtin_clz(spans);
-    return log2 < DEFERRED_LISTS ? log2 : DEFERRED_LISTS - 1;
+    if (spans <= DEFERRED_EXACT) return spans - 1;
+    unsigned list = DEFERRED_EXACT + (31 - (unsigned)__builtin_clz(spans)) - (31 - (unsigned)__builtin_clz(DEFERRED_EXACT));
+    return list < DEFERRED_LISTS ? list : DEFERRED_LISTS - 1;
 }
 
 void run_defer(struct span *first)
@@ -68,6 +72,7 @@ static void deferred_take(void)
 {
     uint64_t now = platform_clock_ms();
     atomic_store_explicit(&space_state.any_deferred, false, memory_order_relaxed); /* first: more may come */
+    space_state.clean_aside = 0;
     for (unsigned list = 0; list < DEFERRED_LISTS; list++) {
         uint32_t head = atomic_exchange_explicit(&space_state.deferred[list], 0, memory_order_acquire);
         while (head != 0) {
@@ -118,16 +123,19 @@ void space_leave(enum space_access access)
 
 /* ---- beside the space -------------------------------------------------------------------------------------------------- */
 
-/* Out of what others have released since; what is left of a longer run goes back. */
+/* Out of what others have released since; what is left of a longer run goes back. The longest are cut first: they are what a fork has
+ * put aside. */
 static struct span *acquire_deferred(uint32_t spans, enum span_kind kind)
 {
-    struct span *run = NULL;
-    for (unsigned list = list_of_length(spans); run == NULL && list < DEFERRED_LISTS; list++)
+    unsigned own = list_of_length(spans);
+    struct span *run = deferred_pop(&space_state.deferred[own], spans);
+    for (unsigned list = DEFERRED_LISTS - 1; run == NULL && list > own; list--)
         run = deferred_pop(&space_state.deferred[list], spans);
     if (run == NULL) return NULL;
     uint32_t index = span_index(run), left = run->run_spans - spans;
     unsigned pool = run->pool;
     if (left != 0) run_defer(run_hand_out(index + spans, left, SPAN_METADATA, pool));
+    if (pool == CLEAN) space_state.clean_aside -= spans;
     return run_hand_out(index, spans, kind, pool == CLEAN ? DIRTY + node_here() : pool);
 }
 
@@ -141,7 +149,11 @@ static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, en
     struct span *gap = index == start ? NULL : run_hand_out(start, index - start, SPAN_METADATA, CLEAN);
     /* Release: what lies below it is described, even to a child that this thread is not in. */
     __atomic_store_n(&space_state.frontier, (uint32_t)end, __ATOMIC_RELEASE);
-    if (gap != NULL) run_defer(gap);
+    space_state.beside_new += (uint32_t)end - start;
+    if (gap != NULL) {
+        space_state.clean_aside += index - start;
+        run_defer(gap);
+    }
     return first;
 }
 
@@ -155,8 +167,58 @@ struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind k
 
 /* ---- forks ---------------------------------------------------------------------------------------------------------------- */
 
+/* So many of a pool's longest runs, or so many pieces, the longest first. */
+enum { STOCK_LONGEST = 4, STOCK_PIECES = 16, STOCK_SHRINKS = 16 };
+
+/* With the space's lock, here and below: put a run where who works beside the fork finds it. False: there is none so long. */
+static bool put_aside(uint32_t spans, unsigned pool, uint32_t *wanted)
+{
+    uint32_t index = spans == 0 ? SPAN_NONE : run_take(spans, pool);
+    if (index == SPAN_NONE) return false;
+    if (pool == CLEAN) space_state.clean_aside += spans;
+    run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
+    *wanted -= spans < *wanted ? spans : *wanted;
+    return true;
+}
+
+static void put_longest_aside(unsigned pool, uint32_t *wanted)
+{
+    for (unsigned i = 0; i < STOCK_LONGEST; i++)
+        if (!put_aside(run_longest(pool), pool, wanted)) break;
+}
+
+static void put_pieces_aside(unsigned pool, uint32_t *wanted)
+{
+    uint32_t piece = *wanted;
+    for (unsigned i = 0; i < STOCK_PIECES && *wanted != 0; i++) {
+        if (!put_aside(piece, pool, wanted)) piece /= 2;
+        if (piece > *wanted) piece = *wanted;
+    }
+}
+
+/* In the child, and when the fork ends, all are taken in again, and are as if just freed. So of dirty runs no more than was lacked, or
+ * they would never become old; and that shrinks, since no two forks are alike. Of clean ones, and those that are kept for ever, the
+ * longest: it costs nothing, where what is clean need not be committed first. */
+static void stock_up(void)
+{
+    uint32_t lacked = space_state.beside_new, before = space_state.stock;
+    space_state.beside_new = 0;
+    if (lacked == 0 && before == 0) return; /* nobody has ever lacked any */
+    space_state.stock = lacked != 0 ? before + lacked : before - (before > STOCK_SHRINKS ? before / STOCK_SHRINKS : before > 1);
+    uint32_t wanted = space_state.stock;
+    unsigned own = DIRTY + node_here();
+    if (!space_state.uncommits) put_longest_aside(CLEAN, &wanted);
+    if (atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER) put_longest_aside(own, &wanted);
+    put_pieces_aside(own, &wanted);
+    put_pieces_aside(CLEAN, &wanted);
+}
+
+/* While another fork has the space, nothing in it is moved. */
 void space_fork_begin(void)
 {
+    enum space_access access = space_enter();
+    if (space_is_whole(access)) stock_up();
+    else space_leave(access);
     platform_lock_fork_begin(&space_state.lock);
 }
 

@@ -209,6 +209,16 @@ static struct span *find_unaligned(const struct pool *from, uint32_t spans)
     return list == LENGTH_LISTS ? NULL : span_at(from->lists[list]);
 }
 
+uint32_t run_longest(unsigned pool)
+{
+    const struct pool *from = &space_state.pools[pool];
+    for (unsigned word = LIST_WORDS; word-- > 0;) {
+        uint64_t filled = from->lists_filled[word];
+        if (filled != 0) return span_at(from->lists[word * 64 + 63 - (unsigned)__builtin_clzll(filled)])->run_spans;
+    }
+    return 0;
+}
+
 static bool holds_aligned(const struct span *run, uint32_t spans, uint32_t alignment)
 {
     uint32_t start = span_index(run);

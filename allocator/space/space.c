@@ -279,9 +279,14 @@ bool space_room_can_be_made(uint32_t spans, uint32_t alignment)
     return can;
 }
 
+uint32_t run_take(uint32_t spans, unsigned pool)
+{
+    return acquire_from_pool(spans, 1, pool);
+}
+
 uint32_t run_take_clean(uint32_t spans)
 {
-    uint32_t index = acquire_from_pool(spans, 1, CLEAN);
+    uint32_t index = run_take(spans, CLEAN);
     return index != SPAN_NONE ? index : acquire_from_frontier(spans, 1);
 }
 
@@ -513,7 +518,8 @@ READS_RACILY uint32_t space_spans(void)
 
 READS_RACILY size_t space_kept(void)
 {
-    uint32_t clean = __atomic_load_n(&space_state.pools[CLEAN].spans, __ATOMIC_RELAXED);
+    uint32_t clean = __atomic_load_n(&space_state.pools[CLEAN].spans, __ATOMIC_RELAXED) +
+                     __atomic_load_n(&space_state.clean_aside, __ATOMIC_RELAXED);
     uint32_t kept = space_spans();
     return kept > clean ? (size_t)(kept - clean) * SPAN_SIZE : 0;
 }
@@ -537,7 +543,7 @@ void space_figures(struct space_figures *figures)
         .committed = (size_t)space_state.committed * SPAN_SIZE,
         .handed_out = (size_t)spans_handed_out() * SPAN_SIZE,
         .dirty = (size_t)spans_dirty() * SPAN_SIZE,
-        .clean = (size_t)space_state.pools[CLEAN].spans * SPAN_SIZE,
+        .clean = (size_t)(space_state.pools[CLEAN].spans + space_state.clean_aside) * SPAN_SIZE,
         .metadata = (size_t)space_state.spans_metadata * SPAN_SIZE,
         .purged = atomic_load_explicit(&space_state.purged_bytes, memory_order_relaxed),
         .advice_calls = space_state.advice_calls,

@@ -45,8 +45,8 @@ struct pool {
     size_t crossings; /* dirty: runs that went to another node */
 };
 
-/* Longer runs are in the last list. */
-enum { DEFERRED_LISTS = 20 };
+/* Runs of up to so many spans have a list for each length. Those too long for all are in the last one. */
+enum { DEFERRED_EXACT = 16, DEFERRED_LISTS = DEFERRED_EXACT + 16 };
 
 /* Units [from, to) that have become accessible and may be advised to be huge pages, which are to be tried as far as they are
  * needed. */
@@ -107,8 +107,11 @@ struct space_state {
     bool inherited; /* this is a fork's child, which has not seen yet to what other threads were doing */
     /* Without the lock. */
     platform_lock beside; /* see fork.c */
+    uint32_t beside_new; /* spans taken from the frontier since the last fork began: under `beside` */
+    uint32_t clean_aside; /* spans of clean runs in `deferred`: with either lock */
+    uint32_t stock; /* spans that a fork puts aside for who works beside it; 0: nobody ever has. With the space's lock */
     _Atomic(uint32_t)
-        deferred[DEFERRED_LISTS]; /* runs to be taken back, by the logarithm of their length: the first's index */
+        deferred[DEFERRED_LISTS]; /* runs to be taken back, by their length (fork.c): the first's index */
     /* plus 1, linked by `next`; 0: none */
     _Atomic(bool) any_deferred; /* there may be some */
     /* Counted outside the lock, for statistics only: relaxed. */
@@ -165,7 +168,7 @@ ALWAYS_INLINE uint32_t spans_dirty(void)
 /* Spans in runs of the layer above. */
 ALWAYS_INLINE uint32_t spans_handed_out(void)
 {
-    return space_state.frontier - space_state.pools[CLEAN].spans - spans_dirty() - spans_zeroed();
+    return space_state.frontier - space_state.pools[CLEAN].spans - space_state.clean_aside - spans_dirty() - spans_zeroed();
 }
 
 /* ---- how long what is dirty is kept (patience.c) ---------------------------------------------------------------- */
@@ -236,6 +239,8 @@ unsigned node_here(void);
 /* Take so many clean spans out of their pool, or from beyond the frontier; the index of the first, SPAN_NONE: out of
  * memory. */
 uint32_t run_take_clean(uint32_t spans);
+/* Out of a pool, without an alignment; SPAN_NONE: it has none that long. */
+uint32_t run_take(uint32_t spans, unsigned pool);
 
 /* Make a stretch that is in no pool a run of the layer above, which will come back to `pool`. */
 struct span *run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
@@ -252,6 +257,9 @@ void run_renew(struct span *first, uint64_t now);
 
 /* Take a free run out of its pool. Its ends still look free. */
 void run_remove(struct span *first);
+
+/* Spans of a run that is among the longest of the pool; 0: it has none. */
+uint32_t run_longest(unsigned pool);
 
 /* Cut [index, index+wanted) out of a free run that contains it; what is left goes back. */
 void run_cut(struct span *run, uint32_t index, uint32_t wanted);

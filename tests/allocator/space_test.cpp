@@ -58,6 +58,86 @@ TEST(Space, AThreadThatWorksBesideTheSpaceEndsInAForksChildBeforeTheSpaceIsEnter
     });
 }
 
+// Threads work beside a fork, with runs of several lengths; returns where the frontier is afterwards.
+uint32_t frontier_after_fork(int rounds)
+{
+    std::vector<struct span *> runs;
+    space_fork_begin();
+    for (int i = 0; i < rounds; i++) {
+        for (uint32_t spans = 1; spans <= 6; spans++) runs.push_back(acquire(spans));
+        space_release(runs.front());
+        runs.erase(runs.begin());
+    }
+    space_fork_end();
+    for (auto *run : runs) space_release(run);
+    return space_spans();
+}
+
+// A process forks for as long as it lives, and each fork could take new addresses for good: until its heap is longer than the machine's
+// memory, and the kernel refuses to copy it.
+TEST(Space, ForksTakeNoNewAddressesOnceThereAreEnough)
+{
+    for (bool is_purged : {false, true})
+        in_new_space(
+            [is_purged] {
+                uint32_t before = 0;
+                for (int i = 0; i < 50; i++) {
+                    uint32_t after = frontier_after_fork(10);
+                    if (is_purged) space_purge_all();
+                    if (i == 3) before = after;
+                }
+                EXPECT_EQ(before, space_spans());
+                auto figures = figures_now();
+                EXPECT_EQ(0u, figures.handed_out);
+            },
+            1024 * MIB);
+}
+
+// What is cut off longer runs while a fork lasts, however long, is bounded by what is live at once.
+TEST(Space, ALongForkTakesNoMoreThanIsLive)
+{
+    in_new_space(
+        [] {
+            stress::Random random(1);
+            std::vector<struct span *> runs(50);
+            space_fork_begin();
+            for (auto &run : runs) run = acquire(1 + static_cast<uint32_t>(random.below(5)));
+            uint32_t live = space_spans();
+            for (int i = 0; i < 100000; i++) {
+                auto &run = runs[random.below(runs.size())];
+                space_release(run);
+                run = acquire(1 + static_cast<uint32_t>(random.below(5)));
+            }
+            EXPECT_LE(space_spans(), 4 * live);
+            space_fork_end();
+        },
+        1024 * MIB);
+}
+
+// What a fork puts aside is free all the same: a heap that is mostly clean must not look full meanwhile.
+TEST(Space, CleanRunsThatAForkPutsAsideDoNotCountAsKept)
+{
+    in_new_space(
+        [] {
+            frontier_after_fork(1); // from now on it does
+            space_release(acquire(1000));
+            space_purge_all();
+            size_t kept = space_kept();
+            auto figures = figures_now();
+            space_fork_begin();
+            EXPECT_TRUE(space_state.any_deferred);
+            EXPECT_EQ(kept, space_kept());
+            EXPECT_EQ(figures.handed_out, figures_now().handed_out);
+            EXPECT_EQ(figures.clean, figures_now().clean);
+            auto *run = acquire(3);
+            EXPECT_EQ(kept + 3 * SPAN_SIZE, space_kept());
+            space_fork_end();
+            space_release(run);
+            EXPECT_EQ(0u, figures_now().handed_out);
+        },
+        1024 * MIB);
+}
+
 TEST(Space, RunsThatWereAlignedAreUsedAgainForAlignedOnes)
 {
     in_new_space(
