@@ -25,7 +25,8 @@
 static unsigned list_of_length(uint32_t spans)
 {
     if (spans <= DEFERRED_EXACT) return spans - 1;
-    unsigned list = DEFERRED_EXACT + (31 - (unsigned)__builtin_clz(spans)) - (31 - (unsigned)__builtin_clz(DEFERRED_EXACT));
+    unsigned list =
+        DEFERRED_EXACT + (31 - (unsigned)__builtin_clz(spans)) - (31 - (unsigned)__builtin_clz(DEFERRED_EXACT));
     return list < DEFERRED_LISTS ? list : DEFERRED_LISTS - 1;
 }
 
@@ -44,16 +45,22 @@ void run_defer(struct span *first)
 /* So many of a list are looked at. The youngest come first, so that who frees and allocates the same lengths finds his at once. */
 enum { COMPARED_MAX = 32 };
 
-/* Take a run of at least so many spans out of a list, or NULL. Others only put runs in before the first meanwhile, since we have
+/* How much of a run lies before the first place at which an object may begin. */
+static uint32_t spans_before(const struct span *run, uint32_t alignment)
+{
+    return index_aligned(span_index(run), alignment) - span_index(run);
+}
+
+/* Take a run that has room for so many spans out of a list, or NULL. Others only put runs in before the first meanwhile, since we have
  * the lock under which they are taken out: so there is no ABA, and behind the first nobody else writes. */
-static struct span *deferred_pop(_Atomic(uint32_t) *list, uint32_t spans)
+static struct span *deferred_pop(_Atomic(uint32_t) *list, uint32_t spans, uint32_t alignment)
 {
     struct span *before = NULL;
     /* Acquire, here and below: pairs with the release in run_defer. */
     uint32_t place = atomic_load_explicit(list, memory_order_acquire);
     for (unsigned i = 0; i < COMPARED_MAX && place != 0; i++) {
         struct span *run = span_at(place - 1);
-        if (run->run_spans < spans) {
+        if (run->run_spans < spans || run->run_spans - spans < spans_before(run, alignment)) {
             before = run;
             place = run->next;
         } else if (before != NULL) {
@@ -123,18 +130,24 @@ void space_leave(enum space_access access)
 
 /* ---- beside the space -------------------------------------------------------------------------------------------------- */
 
+static void defer_part(uint32_t index, uint32_t spans, unsigned pool)
+{
+    if (spans != 0) run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
+}
+
 /* Out of what others have released since; what is left of a longer run goes back. The longest are cut first: they are what a fork has
  * put aside. */
-static struct span *acquire_deferred(uint32_t spans, enum span_kind kind)
+static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum span_kind kind)
 {
     unsigned own = list_of_length(spans);
-    struct span *run = deferred_pop(&space_state.deferred[own], spans);
+    struct span *run = deferred_pop(&space_state.deferred[own], spans, alignment);
     for (unsigned list = DEFERRED_LISTS - 1; run == NULL && list > own; list--)
-        run = deferred_pop(&space_state.deferred[list], spans);
+        run = deferred_pop(&space_state.deferred[list], spans, alignment);
     if (run == NULL) return NULL;
-    uint32_t index = span_index(run), left = run->run_spans - spans;
+    uint32_t start = span_index(run), end = start + run->run_spans, index = start + spans_before(run, alignment);
     unsigned pool = run->pool;
-    if (left != 0) run_defer(run_hand_out(index + spans, left, SPAN_METADATA, pool));
+    defer_part(start, index - start, pool);
+    defer_part(index + spans, end - index - spans, pool);
     if (pool == CLEAN) space_state.clean_aside -= spans;
     return run_hand_out(index, spans, kind, pool == CLEAN ? DIRTY + node_here() : pool);
 }
@@ -159,7 +172,7 @@ static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, en
 
 struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    struct span *first = *zeroed || alignment != 1 ? NULL : acquire_deferred(spans, kind);
+    struct span *first = *zeroed ? NULL : acquire_deferred(spans, alignment, kind);
     if (first != NULL) return first;
     *zeroed = true;
     return acquire_from_frontier(spans, alignment, kind);
@@ -167,50 +180,45 @@ struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind k
 
 /* ---- forks ---------------------------------------------------------------------------------------------------------------- */
 
-/* So many of a pool's longest runs, or so many pieces, the longest first. */
-enum { STOCK_LONGEST = 4, STOCK_PIECES = 16, STOCK_SHRINKS = 16 };
+/* Clean runs cost nothing, and so many of the longest are put aside; of what is lacked then, in no more runs than this. */
+enum { STOCK_CLEAN = 4, STOCK_RUNS = 64, STOCK_SHRINKS = 16 };
 
-/* With the space's lock, here and below: put a run where who works beside the fork finds it. False: there is none so long. */
-static bool put_aside(uint32_t spans, unsigned pool, uint32_t *wanted)
+static uint32_t smaller(uint32_t a, uint32_t b)
 {
-    uint32_t index = spans == 0 ? SPAN_NONE : run_take(spans, pool);
-    if (index == SPAN_NONE) return false;
-    if (pool == CLEAN) space_state.clean_aside += spans;
-    run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
-    *wanted -= spans < *wanted ? spans : *wanted;
-    return true;
+    return a < b ? a : b;
 }
 
-static void put_longest_aside(unsigned pool, uint32_t *wanted)
+/* With the space's lock, here and below: put so many of a pool's longest runs where who works beside the fork finds them, and of the last
+ * no more than is wanted. Returns how many spans. */
+static uint32_t put_aside(unsigned pool, unsigned runs, uint32_t wanted)
 {
-    for (unsigned i = 0; i < STOCK_LONGEST; i++)
-        if (!put_aside(run_longest(pool), pool, wanted)) break;
-}
-
-static void put_pieces_aside(unsigned pool, uint32_t *wanted)
-{
-    uint32_t piece = *wanted;
-    for (unsigned i = 0; i < STOCK_PIECES && *wanted != 0; i++) {
-        if (!put_aside(piece, pool, wanted)) piece /= 2;
-        if (piece > *wanted) piece = *wanted;
+    uint32_t all = 0;
+    for (unsigned i = 0; i < runs && all < wanted; i++) {
+        uint32_t spans = smaller(run_longest(pool), wanted - all);
+        uint32_t index = spans == 0 ? SPAN_NONE : run_take(spans, pool);
+        if (index == SPAN_NONE) break;
+        if (pool == CLEAN) space_state.clean_aside += spans;
+        run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
+        all += spans;
     }
+    return all;
 }
 
 /* In the child, and when the fork ends, all are taken in again, and are as if just freed. So of dirty runs no more than was lacked, or
- * they would never become old; and that shrinks, since no two forks are alike. Of clean ones, and those that are kept for ever, the
- * longest: it costs nothing, where what is clean need not be committed first. */
+ * they would never become old; and that shrinks, since no two forks are alike, if they are to become old at all. What is clean, but
+ * would have to be committed first, comes last. */
 static void stock_up(void)
 {
-    uint32_t lacked = space_state.beside_new, before = space_state.stock;
+    uint32_t lacked = space_state.beside_new, stock = space_state.stock;
     space_state.beside_new = 0;
-    if (lacked == 0 && before == 0) return; /* nobody has ever lacked any */
-    space_state.stock = lacked != 0 ? before + lacked : before - (before > STOCK_SHRINKS ? before / STOCK_SHRINKS : before > 1);
-    uint32_t wanted = space_state.stock;
-    unsigned own = DIRTY + node_here();
-    if (!space_state.uncommits) put_longest_aside(CLEAN, &wanted);
-    if (atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER) put_longest_aside(own, &wanted);
-    put_pieces_aside(own, &wanted);
-    put_pieces_aside(CLEAN, &wanted);
+    if (lacked == 0 && stock == 0) return; /* nobody has ever lacked any */
+    bool is_kept = atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER;
+    if (lacked != 0) stock = smaller(stock + lacked, space_state.frontier);
+    else if (!is_kept) stock -= stock > STOCK_SHRINKS ? stock / STOCK_SHRINKS : stock > 1;
+    space_state.stock = stock;
+    uint32_t have = space_state.uncommits ? 0 : put_aside(CLEAN, STOCK_CLEAN, UINT32_MAX);
+    if (have < stock) have += put_aside(DIRTY + node_here(), STOCK_RUNS, stock - have);
+    if (have < stock) put_aside(CLEAN, STOCK_RUNS, stock - have);
 }
 
 /* While another fork has the space, nothing in it is moved. */

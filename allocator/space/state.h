@@ -109,9 +109,9 @@ struct space_state {
     platform_lock beside; /* see fork.c */
     uint32_t beside_new; /* spans taken from the frontier since the last fork began: under `beside` */
     uint32_t clean_aside; /* spans of clean runs in `deferred`: with either lock */
-    uint32_t stock; /* spans that a fork puts aside for who works beside it; 0: nobody ever has. With the space's lock */
-    _Atomic(uint32_t)
-        deferred[DEFERRED_LISTS]; /* runs to be taken back, by their length (fork.c): the first's index */
+    uint32_t
+        stock; /* spans that a fork puts aside for who works beside it; 0: nobody ever has. With the space's lock */
+    _Atomic(uint32_t) deferred[DEFERRED_LISTS]; /* runs to be taken back, by their length (fork.c): the first's index */
     /* plus 1, linked by `next`; 0: none */
     _Atomic(bool) any_deferred; /* there may be some */
     /* Counted outside the lock, for statistics only: relaxed. */
@@ -168,7 +168,8 @@ ALWAYS_INLINE uint32_t spans_dirty(void)
 /* Spans in runs of the layer above. */
 ALWAYS_INLINE uint32_t spans_handed_out(void)
 {
-    return space_state.frontier - space_state.pools[CLEAN].spans - space_state.clean_aside - spans_dirty() - spans_zeroed();
+    return space_state.frontier - space_state.pools[CLEAN].spans - space_state.clean_aside - spans_dirty() -
+           spans_zeroed();
 }
 
 /* ---- how long what is dirty is kept (patience.c) ---------------------------------------------------------------- */

@@ -59,12 +59,15 @@ TEST(Space, AThreadThatWorksBesideTheSpaceEndsInAForksChildBeforeTheSpaceIsEnter
 }
 
 // Threads work beside a fork, with runs of several lengths; returns where the frontier is afterwards.
-uint32_t frontier_after_fork(int rounds)
+uint32_t frontier_after_fork(int rounds, uint32_t alignment)
 {
     std::vector<struct span *> runs;
     space_fork_begin();
     for (int i = 0; i < rounds; i++) {
-        for (uint32_t spans = 1; spans <= 6; spans++) runs.push_back(acquire(spans));
+        for (uint32_t spans = 1; spans <= 6; spans++) {
+            runs.push_back(space_acquire(spans, alignment, SPAN_LARGE, nullptr));
+            EXPECT_EQ(0u, span_start(runs.back()) % (alignment * SPAN_SIZE));
+        }
         space_release(runs.front());
         runs.erase(runs.begin());
     }
@@ -77,20 +80,20 @@ uint32_t frontier_after_fork(int rounds)
 // memory, and the kernel refuses to copy it.
 TEST(Space, ForksTakeNoNewAddressesOnceThereAreEnough)
 {
-    for (bool is_purged : {false, true})
-        in_new_space(
-            [is_purged] {
-                uint32_t before = 0;
-                for (int i = 0; i < 50; i++) {
-                    uint32_t after = frontier_after_fork(10);
-                    if (is_purged) space_purge_all();
-                    if (i == 3) before = after;
-                }
-                EXPECT_EQ(before, space_spans());
-                auto figures = figures_now();
-                EXPECT_EQ(0u, figures.handed_out);
-            },
-            1024 * MIB);
+    for (uint32_t alignment : {1, 16})
+        for (bool is_purged : {false, true})
+            in_new_space(
+                [=] {
+                    uint32_t before = 0;
+                    for (int i = 0; i < 50; i++) {
+                        uint32_t after = frontier_after_fork(10, alignment);
+                        if (is_purged) space_purge_all();
+                        if (i == 5) before = after;
+                    }
+                    EXPECT_EQ(before, space_spans());
+                    EXPECT_EQ(0u, figures_now().handed_out);
+                },
+                1024 * MIB);
 }
 
 // What is cut off longer runs while a fork lasts, however long, is bounded by what is live at once.
@@ -119,7 +122,7 @@ TEST(Space, CleanRunsThatAForkPutsAsideDoNotCountAsKept)
 {
     in_new_space(
         [] {
-            frontier_after_fork(1); // from now on it does
+            frontier_after_fork(1, 1); // from now on it does
             space_release(acquire(1000));
             space_purge_all();
             size_t kept = space_kept();

@@ -167,6 +167,36 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
     assert "usage: " in run("install.sh").stderr
 
 
+def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path) -> None:
+    """Without it no program starts: the dynamic linker does not pass over such a library."""
+    from heapfit.fit import deploy
+
+    for name in ("inner", "outer"):
+        (tmp_path / f"{name}.c").write_text(f"int {name}(void) {{ return 0; }}")
+    inner, outer = tmp_path / "libinner.so.4", tmp_path / "libouter.so.2"
+    shared = ["cc", "-shared", "-fPIC", "-Wl,--no-as-needed"]
+    named = ["-Wl,-soname,libinner.so.4", "-o", f"{inner}", f"{tmp_path}/inner.c"]
+    subprocess.run([*shared, *named], check=True)
+    beside = ["-Wl,-rpath,$ORIGIN", "-o", f"{outer}", f"{tmp_path}/outer.c", f"{inner}", "-lm"]
+    subprocess.run([*shared, *beside], check=True)
+    plain = catalogue.resolve_allocators(["glibc"])[0]
+    chosen = plain.model_copy(update={"name": "mine", "library": outer})
+    folder = tmp_path / "deploy"
+    deploy.write(chosen, deploy.Promise("", plain), folder)
+    names = {"libouter.so.2", "libinner.so.4"}
+    assert names == {each.name for each in folder.glob("lib*")}
+    assert len(deploy.installation(folder)) == 2
+    copies = (folder / "Dockerfile.part").read_text()
+    assert all(f"COPY {each} /usr/local/lib/{each}" in copies for each in names)
+    root = tmp_path / "root"
+    environment = {**os.environ, "DESTDIR": str(root)}
+    subprocess.run(["sh", folder / "install.sh", "service"], env=environment, check=True)
+    assert names == {each.name for each in (root / "usr/local/lib").iterdir()}
+    preloaded = {**os.environ, "LD_PRELOAD": str(root / "usr/local/lib/libouter.so.2")}
+    told = subprocess.run(["true"], env=preloaded, capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+
+
 def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ["sh", "-c", f"echo ran >> {tmp_path}/ran; exit 1"]
     result = run_heapfit("fit", *TWO, "--explain", "--", *words, folder=tmp_path)

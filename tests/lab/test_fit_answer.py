@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
-from heapfit.fit import answer, goal, page, state
+from heapfit.fit import answer, goal, page, search, state
 from heapfit.fit.facts import Facts
-from heapfit.records import Metric
+from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
 
 MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
@@ -52,15 +53,19 @@ def judged(
         for block in range(blocks)
         for name, figures in truth.items()
     ]
+    reading = Reading(study, trials)
+    return judged_of(text, reading), reading
+
+
+def judged_of(text: str, reading: Reading) -> answer.Answer:
     setup: Any = SimpleNamespace(
-        goal=goal.parse(text), baseline=study.allocator("today"), keep=[], is_replay=False
+        goal=goal.parse(text), baseline=reading.study.allocator("today"), keep=[], is_replay=False
     )
     start = answer.Answer(
         choice=None, goal=text, baseline="today", why=[], standings=[], decisions=[],
         not_chosen=[], exit_code=0, study=None,
     )  # fmt: skip
-    reading = Reading(study, trials)
-    return answer.judged(setup, Path("confirm"), reading, start), reading
+    return answer.judged(setup, Path("confirm"), reading, start)
 
 
 def test_the_page_has_the_answer_and_what_is_deployed_as_text(tmp_path: Path) -> None:
@@ -119,6 +124,59 @@ def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     assert chosen("time", truth, cv=0.02).choice == "heapfit"
     truth["heapfit-pools"] = (0.4, GIB, GIB)
     assert chosen("time", truth, cv=0.02).choice == "heapfit-pools"
+
+
+def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
+    good = ["heapfit-pools", "mimalloc", "jemalloc", "heapfit"]
+    assert search._with_plain(good, 3) == ["heapfit-pools", "mimalloc", "heapfit"]
+    assert search._with_plain(good[1:], 3) == ["mimalloc", "jemalloc", "heapfit"]
+
+
+def test_where_time_is_short_the_variant_goes_before_the_plain_allocator() -> None:
+    found = [SimpleNamespace(name=each) for each in ("heapfit-pools", "mimalloc", "heapfit")]
+    state: Any = search.Screened(found)  # type: ignore[arg-type]
+    left = iter([1.0, 1e9])
+    search._left, before = lambda *_: (next(left), 1.0), search._left  # type: ignore[assignment]
+    try:
+        search.limit_finalists(SimpleNamespace(), state, Path())  # type: ignore[arg-type]
+    finally:
+        search._left = before
+    assert [each.name for each in state.dropped] == ["heapfit-pools", "heapfit"]
+
+
+def _with_failures(trials: Sequence[Trial], counts: Mapping[str, int]) -> list[Trial]:
+    """The first trials of each fail, so many."""
+    left = Counter(counts)
+    found = []
+    for trial in trials:
+        fails = left[trial.planned.allocator] > 0
+        left[trial.planned.allocator] -= 1
+        update = {"status": TrialStatus.FAILED, "reason": "exit code 3"} if fails else {}
+        found.append(trial.model_copy(update=update))
+    return found
+
+
+def test_who_fails_no_more_often_than_what_is_used_today_can_be_chosen() -> None:
+    truth = {"today": (1.0, GIB, GIB), "quick": (0.5, GIB, GIB)}
+    _, reading = judged("time", truth, 0.005, 30)
+
+    def choice(counts: Mapping[str, int]) -> answer.Answer:
+        trials = _with_failures(reading.trials, counts)
+        return judged_of("time", Reading(reading.study, trials))
+
+    found = choice({"today": 3, "quick": 1})
+    assert found.choice == "quick"
+    assert "failed with today, too, in 3 of 30 runs (exit code 3)" in found.why[-1]
+    found = choice({"quick": 1})
+    assert found.choice is None
+    assert found.not_chosen[-1].reason == "a trial of it failed: exit code 3"
+
+
+def test_a_goal_of_memory_tells_what_time_would_gain() -> None:
+    found = chosen("memory", {"today": (1.0, GIB, GIB), "quick": (0.7, 1.1 * GIB, GIB)})
+    assert found.choice is None
+    assert found.why[-1].startswith("If time matters as well: quick has 0.70x the time and 1.")
+    assert found.not_chosen[0].reason.startswith("shown to be worse in memory")
 
 
 def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:

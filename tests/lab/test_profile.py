@@ -304,6 +304,22 @@ def test_estimates_of_a_sample_are_unbiased_and_know_their_error(tmp_path: Path)
         assert 0.3 < math.sqrt(sum(e * e for e in errors) / len(errors)) < 2
 
 
+def test_the_peak_of_a_sample_is_not_the_highest_of_many_estimates(tmp_path: Path) -> None:
+    """As many blocks live all the time: chance alone makes one moment the highest."""
+    live, size, interval_ns = 500, 1000, 1000
+    off = []
+    for seed in range(12):
+        every = [
+            Block(born_ns=i * interval_ns, died_ns=(i + live) * interval_ns, size=size)
+            for i in range(20_000)
+        ]
+        noted = complete(profile_tables.sampled(every, mean=16_384, seed=seed))
+        tables = Tables(noted, threads=NAMES, info={"sample": 16_384})
+        peak = profile_of(tmp_path / str(seed), tables).peak.amount
+        off.append((peak.bytes - live * size) / (peak.bytes_error or 1.0))
+    assert abs(sum(off) / len(off)) < 4 / math.sqrt(len(off))
+
+
 def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:
     tallies = []
     for seed in range(3):

@@ -274,7 +274,7 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
         found.sentence
     )
     other = advice(as_recorded(profile, environment={variable: value}))["memory"]
-    assert "what the program maps itself" in other.sentence
+    assert "to learn how much is resident" in other.sentence
 
 
 def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
@@ -382,6 +382,23 @@ def test_growth_that_a_recording_has_not_seen_is_no_all_clear(tmp_path: Path) ->
     assert found.act
     assert "gained 32 MiB of resident memory" in found.sentence
     assert "no more than 15 MiB" in found.sentence
+
+
+def test_growth_beside_a_cache_that_is_replaced_is_told(tmp_path: Path) -> None:
+    """What replaces older blocks counted as grown: the mappings that grew were not mentioned."""
+    step = 10 * S // 100
+    cache = [Block(2 * MIB, i * step, (i + 50) * step if i < 50 else None) for i in range(100)]
+    whole = profile_of(tmp_path / "x", Tables(complete(cache), info=GLIBC))
+    course = whole.recordings[0].course
+    steps = len(course.live_bytes)
+    grown = [(120 + 100 * at // steps) * MIB for at in range(steps)]
+    profile = as_recorded(
+        whole,
+        ended_early=True,
+        began_late=True,
+        course=course.model_copy(update={"resident": grown, "resident_anonymous": grown}),
+    )
+    assert "in the second half of the recording" in advice(profile)["end"].sentence
 
 
 @pytest.mark.parametrize(("began_late", "most"), [(False, 90), (True, 40)])

@@ -1,5 +1,5 @@
 """From measurements and weights to a recommendation with its reasons."""
 
-from heapfit.advice.recommend import recommend
+from heapfit.advice.recommend import failing_words, recommend
 
-__all__ = ["recommend"]
+__all__ = ["failing_words", "recommend"]

@@ -112,7 +112,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
-    failing = _failing(readings)
+    failing = failing_words(readings)
     every = [allocator.name for allocator in readings.study.allocators]
     costs = replace(costs, kept=[place for place in costs.kept if every[place] not in failing])
     if len(costs.kept) < 2:
@@ -365,7 +365,7 @@ def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
     return [f"{said}: {', '.join(names)}."] if names else []
 
 
-def _failing(readings: Readings) -> dict[str, str]:
+def failing_words(readings: Readings) -> dict[str, str]:
     """Return who has more failed trials than the baseline, each with a sentence that says so.
 
     Nobody is to deploy what fails, however good the trials that are left.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -10,11 +10,11 @@ from pydantic import Field
 from heapfit.advice import noise, recommend
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, time_for
+from heapfit.fit.search import Screened, Setup, failing, plainer, time_for
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import too_small
-from heapfit.records import Metric, Record, Study, Summary, Verdict
+from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
@@ -104,7 +104,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     memory = _metric(summary, both.metrics.get("memory", first_of(study, PEAK_METRICS)))
     mean = _metric(summary, first_of(study, MEAN_METRICS))
     unbeaten = {each.allocator for each in both.standings if each.unbeaten}
-    failed = {each.planned.allocator for each in summary.problems}
+    failed = failing(summary.problems, setup.baseline.name)
     highest = _highest(summary, setup.goal.limit)
     standings = [
         Standing(
@@ -140,10 +140,15 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         why, code = [*_untold_words(setup, reading, standings), *why[1:]], CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
+    if not standings and failed:
+        why = start.why
+    if choice is None:
+        why += _traded(standings, setup)
+    why += _fails_today(reading, setup.baseline.name)
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
-        *_failed(summary),
+        *_failed(failed),
         *(
             NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal))
             for each in standings
@@ -257,10 +262,8 @@ def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
     best = next(iter(good), None)
     if best is None:
         return None
-    allocator = best.name.partition("+")[0]
-    plainer = [allocator.removesuffix("-pools"), allocator]
     found = {each.name: each for each in good if each.name in tied}
-    return next((found[name] for name in plainer if name in found), best)
+    return next((found[name] for name in plainer(best.name) if name in found), best)
 
 
 def _exit_code(able: Sequence[Standing], told: Sequence[Decision]) -> int:
@@ -303,6 +306,8 @@ def _shortfall(summary: Summary, advice: Advice, name: str) -> str:
         )
     if gained:
         return ""
+    if paid:
+        return f"shown to be worse in {join_words(paid)}"
     little = [_little(each, _found(summary, each, name)) for each in metrics.values()]
     if any(little):
         return f"better by what {join_words([each for each in little if each])}"
@@ -333,13 +338,42 @@ def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
     return next((each for each in _WORST if each in own), "passed")
 
 
-def _failed(summary: Summary) -> list[NotChosen]:
-    """Finalists of which a trial went wrong: what fails now and then is no choice."""
-    reasons = {each.planned.allocator: each.reason for each in summary.problems}
+def _failed(failed: Mapping[str, Trial]) -> list[NotChosen]:
+    """Finalists that fail more often than what is used today are no choice."""
     return [
-        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {reason}")
-        for name, reason in reasons.items()
-        if name != summary.study.baseline
+        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {trial.reason}")
+        for name, trial in failed.items()
+    ]
+
+
+def _fails_today(reading: Reading, baseline: str) -> list[str]:
+    """A note where the baseline itself fails now and then."""
+    failed = [each for each in reading.summary.problems if each.planned.allocator == baseline]
+    if not failed:
+        return []
+    trials = sum(each.planned.allocator == baseline for each in reading.trials)
+    return [
+        f"The program failed with {baseline}, too, in {len(failed)} of {trials} runs "
+        f"({failed[0].reason}): find out why first."
+    ]
+
+
+def _traded(standings: Sequence[Standing], setup: Setup) -> list[str]:
+    """What a goal of memory alone, or of time alone, leaves on the table."""
+    if setup.goal.gives == "both" or setup.goal.limit is not None:
+        return []
+    other, own = ("time", "memory") if setup.goal.gives == "memory" else ("memory", "time")
+    gains = [
+        (found.estimate, each)
+        for each in standings
+        if (found := getattr(each, other)) and found.counts and found.estimate < 1
+    ]
+    if not gains:
+        return []
+    ratio, best = min(gains, key=lambda each: each[0])
+    return [
+        f"If {other} matters as well: {best.name} has {ratio:.2f}x the {other} and "
+        f"{interval(getattr(best, own))} the {own}; --goal balance judges both."
     ]
 
 

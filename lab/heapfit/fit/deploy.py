@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -15,12 +16,15 @@ from heapfit import catalogue, options
 from heapfit.catalogue import treatment_word
 from heapfit.fit.answer import Answer, Standing
 from heapfit.fit.goal import PEAK_METRICS
+from heapfit.host import elf
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
 # A library that no package has put in its place goes here, on the machine and into the image.
 _LOCAL = Path("/usr/local/lib")
+# What glibc installs: it is wherever a program is that loads its libraries.
+_OF_LIBC = re.compile(r"(ld-linux.*|lib(c|dl|m|pthread|rt|resolv))\.so\.\d+$")
 
 ALERTS = "alerts.yaml"
 # What a service's processor time may be beside that of a week ago without anybody's doing.
@@ -34,7 +38,7 @@ class Promise:
     evidence: str
     today: InstalledAllocator
     peak_bytes: float | None = None  # what it may reach, by the upper end of the interval
-    time: float | None = None  # processor time to today's, likewise
+    time: float | None = None  # processor time to today's, by the estimate
     preloaded: str = ""  # what the workload preloads itself, the C library
 
 
@@ -46,7 +50,7 @@ def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str)
         evidence=evidence,
         today=today,
         peak_bytes=_peak(chosen, summary),
-        time=_upper(chosen.time),
+        time=chosen.time.estimate if chosen.time and _upper(chosen.time) else None,
         preloaded=workload.run.environment.get(VARIABLE, ""),
     )
 
@@ -90,8 +94,8 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
             (folder / name).write_text(text, encoding="utf-8")
         for name in ("install.sh", "remove.sh"):
             (folder / name).chmod(0o755)
-        if chosen.library and _is_copied(chosen):
-            shutil.copyfile(chosen.library, folder / chosen.library.name)
+        for library in _copied(chosen):
+            shutil.copyfile(library, folder / library.name)
     except OSError as error:
         raise cannot_write(folder, error) from error
     return [folder / name for name in files]
@@ -102,7 +106,7 @@ def installation(folder: Path) -> list[str]:
     it is there already."""
     return [
         shlex.join(["sudo", "install", "-D", "-m", "755", str(each), str(_LOCAL / each.name)])
-        for each in folder.glob("*.so")
+        for each in sorted(folder.glob("*.so*"))
     ]
 
 
@@ -128,9 +132,27 @@ def _place(chosen: InstalledAllocator) -> Path | None:
     return _LOCAL / library.name
 
 
-def _is_copied(chosen: InstalledAllocator) -> bool:
-    """Whether the library is a file of this machine's that goes along."""
-    return _place(chosen) != chosen.library
+def _copied(chosen: InstalledAllocator) -> list[Path]:
+    """Return the files of this machine that go along: the library, and what it loads from beside
+    it. None where a package has it, or where it lies in /usr."""
+    library = chosen.library
+    if library is None or _place(chosen) == library:
+        return []
+    beside = (library.parent / name for name in _loaded(library))
+    return [library, *(each for each in beside if each.is_file())]
+
+
+def _loaded(library: Path) -> list[str]:
+    """Return the libraries that it loads, but for the C library's own."""
+    file = elf.read_or_none(library)
+    return [each for each in (file.needed if file else ()) if not _OF_LIBC.match(each)]
+
+
+def _to_be_there(chosen: InstalledAllocator) -> list[str]:
+    """Return the libraries that the choice loads and nothing here installs."""
+    copied = _copied(chosen)
+    names = {each.name for each in copied}
+    return [each for each in _loaded(copied[0]) if each not in names] if copied else []
 
 
 def _package(chosen: InstalledAllocator) -> str | None:
@@ -160,8 +182,8 @@ def _docker(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:
             f"RUN apt-get update && apt-get install -y --no-install-recommends {package} "
             "&& rm -rf /var/lib/apt/lists/*"
         )
-    elif place := _place(chosen):
-        lines.append(f"COPY {place.name} {place}")
+    else:
+        lines += [f"COPY {each.name} {_LOCAL / each.name}" for each in _copied(chosen)]
     for name, value in variables.items():
         lines.append(f"ENV {name}={_quoted(value).replace('$', chr(92) + '$')}")
     return "\n".join([*lines, ""])
@@ -198,7 +220,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         needs=_needs(chosen),
         line=f"{words} PROGRAM",
         placed="puts the library and heapfit.conf in their places"
-        if _is_copied(chosen)
+        if _copied(chosen)
         else "puts heapfit.conf in its place",
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen)),
@@ -207,13 +229,12 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
 
 
 def _script(text: str, chosen: InstalledAllocator) -> str:
-    place = _place(chosen)
-    package = _package(chosen)
-    copied = place is not None and _is_copied(chosen)
+    copied = _copied(chosen)
     return text.format(
-        package=shlex.quote(package or ""),
-        library=shlex.quote(place.name if place and copied else ""),
-        place=shlex.quote(str(place) if copied else ""),
+        package=shlex.quote(_package(chosen) or ""),
+        libraries=shlex.join(each.name for each in copied),
+        folder=_LOCAL,
+        library=shlex.quote(copied[0].name if copied else ""),
     )
 
 
@@ -225,7 +246,7 @@ set -eu
 service=${{1:?"usage: $0 SERVICE"}}
 service=${{service%.service}}
 here=$(dirname "$0")
-package={package} library={library} place={place}
+package={package}
 drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
 if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1; then
     echo "$0: systemd has no service $service" >&2
@@ -234,8 +255,13 @@ fi
 if [ -n "$package" ] && [ -z "${{DESTDIR:-}}" ]; then
     apt-get install --yes "$package"
 fi
-if [ -n "$library" ]; then
-    install -D -m 755 "$here/$library" "${{DESTDIR:-}}$place"
+for library in {libraries}; do
+    install -D -m 755 "$here/$library" "${{DESTDIR:-}}{folder}/$library"
+done
+preloaded={library}
+if [ -n "$preloaded" ] && [ -z "${{DESTDIR:-}}" ] && ! LD_PRELOAD={folder}/$preloaded true; then
+    echo "$0: no program starts with {folder}/$preloaded here: nothing is changed for $service" >&2
+    exit 1
 fi
 install -D -m 644 "$here/heapfit.conf" "$drop_in/heapfit.conf"
 [ -n "${{DESTDIR:-}}" ] && exit 0
@@ -278,14 +304,15 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
                   f'max_over_time(process_resident_memory_bytes{{job="SERVICE"}}[1h]) > {peak}',
                   "1h",
                   "SERVICE has had more resident memory than heapfit fit promised by what it "
-                  "measured; where its work is another one, put your own figure there.")
+                  "measured. If its work differs from what was measured, change the figure.")
         )  # fmt: skip
     usage = 'process_cpu_seconds_total{job="SERVICE"}[1d]'
+    now, before = (f"sum by (job) (rate({usage}{past}))" for past in ("", " offset 1w"))
     found = f" heapfit fit found {of.time:.3g} times the time before." if of.time else ""
     rules.append(
-        _rule("TimeAboveLastWeek", f"rate({usage}) > {_WEEKLY:.3g} * rate({usage} offset 1w)", "1h",
-              "SERVICE takes more processor time than a week ago. In the first week that was "
-              f"before the allocator was changed.{found}")
+        _rule("TimeAboveLastWeek", f"{now} > {_WEEKLY:.3g} * {before}", "1h",
+              "All of SERVICE takes more processor time than a week ago. In its first week this "
+              f"compares with the time before the allocator was changed.{found}")
     )  # fmt: skip
     head = ["# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
             "  - name: heapfit-fit", "    rules:"]  # fmt: skip
@@ -358,7 +385,11 @@ def _needs(chosen: InstalledAllocator) -> str:
         return f"The Debian package {package}: apt-get install {package}"
     if place == chosen.library:
         return f"The library {place}, as it is on the machine that chose it."
-    return f"The library, in its place: install -D -m 755 {chosen.library.name} {place}"
+    names = " ".join(each.name for each in _copied(chosen))
+    line = f"The library, in its place: install -D -m 755 -t {place.parent} {names}"
+    if others := _to_be_there(chosen):
+        line += f"\n  What it loads, or no program starts with it: {', '.join(others)}"
+    return line
 
 
 def _in_force(

@@ -48,12 +48,12 @@ class Facts(Record):
 # How each is told, in the order in which it is.
 _LABELS = {
     "wall_s": "one run",
-    "processor_share": "processor time of it",
+    "processor_share": "of that on a processor",
     "cores": "cores",
     "threads": "threads at once",
     "allocating_threads": "threads that allocate",
     "peak_rss_bytes": "peak resident memory",
-    "live_share": "largest part of that in use",
+    "live_share": "in use at the peak",
     "faults_per_s": "page faults a second",
     "allocations_per_s": "allocations a second",
     "large_share": "bytes in blocks above 32 KiB",

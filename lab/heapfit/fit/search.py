@@ -194,10 +194,10 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     after = f"{where.name}, {study.replicates} blocks"
     readings = read_trials(study, trials)
     by_name = {each.name: each for each in state.left}
-    out: dict[str, str] = {}
-    for trial in trials:
-        if trial.reason and trial.planned.allocator in by_name:
-            out.setdefault(trial.planned.allocator, f"a trial of it {trial.status}: {trial.reason}")
+    out = {
+        name: f"a trial of it {trial.status}: {trial.reason}"
+        for name, trial in failing(trials, setup.baseline.name).items()
+    }
     conditions = [each.forbidden() for each in setup.keep]
     if len(readings.block):
         for decision in verdicts.judge(conditions, readings, summarise(readings)):
@@ -208,17 +208,14 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     over = _over(setup.goal, readings)
     base = order.get(setup.baseline.name, 1.0)
     for name in by_name:
-        plain = name.partition("+")[0]
-        if (
-            name != plain
-            and plain not in over
-            and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0)
-        ):
-            out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
+        for plain in plainer(name):
+            if plain not in over and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0):
+                out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
     good.sort(key=lambda name: over.get(name, 0.0))
-    for name in good[keep:]:
+    kept = _with_plain(good, keep)
+    for name in (each for each in good if each not in kept):
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
         else:
@@ -229,7 +226,38 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why) for name, why in out.items()]
-    state.left = [by_name[name] for name in good[:keep]]
+    state.left = [by_name[name] for name in kept]
+
+
+def plainer(name: str) -> list[str]:
+    """Return what a setting or a variant goes without, the plainest first.
+
+    >>> plainer("heapfit-pools+decay"), plainer("glibc")
+    (['heapfit', 'heapfit-pools'], [])
+    """
+    allocator = name.partition("+")[0]
+    found = dict.fromkeys([allocator.removesuffix("-pools"), allocator])
+    return [each for each in found if each != name]
+
+
+def _with_plain(good: Sequence[str], keep: int) -> list[str]:
+    """Return those that stay, of all in their order: beside a variant always the plain allocator,
+    or the verdict could not tell whether the variant brings anything."""
+    kept = list(good[:keep])
+    for plain in plainer(kept[0].partition("+")[0]) if kept else []:
+        if plain in good and plain not in kept and keep > 1:
+            kept = [*kept[:-1], plain]
+    return kept
+
+
+def failing(trials: Sequence[Trial], baseline: str) -> dict[str, Trial]:
+    """Return a failed trial of each allocator that fails more often than the baseline."""
+    failed: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.reason:
+            failed.setdefault(trial.planned.allocator, []).append(trial)
+    usual = len(failed.get(baseline, []))
+    return {n: each[0] for n, each in failed.items() if n != baseline and len(each) > usual}
 
 
 def _over(goal: Goal, readings: Readings) -> dict[str, float]:
@@ -257,7 +285,10 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     left_s, trial_s = _left(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
-        state.dropped.append(Dropped(state.left.pop().name, "the screening", "time was up"))
+        last = state.left[-1].name  # or what it is the plain form of
+        out = next(each for each in state.left if each.name == last or last in plainer(each.name))
+        state.left.remove(out)
+        state.dropped.append(Dropped(out.name, "the screening", "time was up"))
 
 
 def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:

@@ -57,13 +57,16 @@ def next_step(profile: LiveProfile, pid: int) -> tuple[str, str] | None:
         if profile.sites:
             return None
         return (
-            "Sample what is allocated from now on to find out which call sites pin it.",
+            "Which call sites pin it is not known without samples. For blocks that exist already, "
+            "start the program again under `heapfit run --control --set sample=512k --`; for those "
+            "that are allocated from now on, turn sampling on.",
             f"heapfit ctl {pid} set sample={_SAMPLE}",
         )
     finer = max(profile.mean // _FINER, _FINEST)
     if told(profile) or profile.mean <= finer:
         return None
     return (
-        "There are too few samples to say which call sites pin it. Sample more objects.",
+        "There are too few samples to say which call sites pin it. Sample more of the objects that "
+        "are allocated from now on.",
         f"heapfit ctl {pid} set sample={finer}",
     )

@@ -114,7 +114,9 @@ def _with_command(sentence: str, profile: Profile) -> str:
 def _shapes(profile: Profile) -> dict[str, _Shape]:
     """Return the sections, of a sample or of a part of a program with what it can tell alone."""
     if not profile.totals.allocations.objects:
-        return {"memory": _SHAPES["memory"]}  # Of nothing, no section says anything.
+        # Of nothing, no section says anything, but that it is not all that there is.
+        only = {"memory": _SHAPES["memory"]}
+        return only | {"end": _OF_A_PART} if memory.unseen(profile) else only
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
     if all(made_to_ask_malloc(each.program, each.environment) for each in profile.recordings):
         shapes = shapes | _OF_EACH_OBJECT
@@ -675,6 +677,8 @@ def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
 
 # In place of these, where the interpreter's own allocator was off.
 _OF_EACH_OBJECT = {
+    "memory": replace(_SHAPES["memory"], advice=_told_as_usual("how much is resident")),
+    "pinned": replace(_SHAPES["pinned"], advice=_told_as_usual("what its blocks keep free")),
     "rounding": replace(
         _SHAPES["rounding"], advice=_told_as_usual("what rounding adds to its blocks")
     ),

@@ -15,6 +15,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from heapfit.advice import failing_words
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting
 from heapfit.report import papers, recommendation, series
@@ -71,6 +72,10 @@ def render(reading: Reading, console: Console) -> None:
     summary, results, advice = reading.summary, reading.results, reading.advice
     if advice:
         _print_recommendation(results, advice, console)
+    elif failing := failing_words(reading.readings):
+        console.print()
+        why = " ".join(map(visible, failing.values()))
+        print_line(console, f"Nothing to recommend: {why}", style="bold")
     if said := alone(results):
         console.print()
         print_lines(console, said, style="bold")

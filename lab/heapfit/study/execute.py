@@ -189,7 +189,7 @@ def _sharing_note(processors: list[int]) -> str:
     noun = "processor" if len(processors) == 1 else "processors"
     return (
         f"another study runs on {noun} {which}, and there are too few for both: each disturbs the "
-        "other's times; interrupt one (its trials are kept), or use fewer --cores"
+        "other's times; wait for it, or interrupt one: its trials are kept"
     )
 
 

@@ -22,7 +22,7 @@ SITES_TOLD = 20
 
 def count_peak(trace: Trace, tally: Tally) -> None:
     """Count what was live at the peak by age; all else of it is counted with sizes and sites."""
-    age = f"({trace.peak_ns} - born_ns) * {TENTHS} // {max(trace.peak_ns, 1)}"
+    age = f"greatest(0, {trace.peak_ns} - born_ns) * {TENTHS} // {max(trace.peak_ns, 1)}"
     _count_tenths(trace, tally, "peak_ages", age, trace.at_peak())
 
 

@@ -15,7 +15,7 @@ from heapfit.host.interpreters import hiding
 from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import Counted, Tally, amount, whole
-from heapfit.profile.trace import REALLOC, Info, Trace
+from heapfit.profile.trace import HALF, REALLOC, Info, Trace
 from heapfit.text import capitalised, counted, join_words, size
 from heapfit.trace.ending import NO_END, ended_early
 from heapfit.trace.native import NO_SITES, Problems
@@ -278,6 +278,8 @@ def count_steps(trace: Trace, tally: Tally) -> None:
     )
     trace.step_bits = bits
     trace.peak_ns = _peak_ns(trace)
+    if trace.sampled:
+        trace.peaks_of_halves = _peaks_of_halves(trace)
 
 
 def _coarser(threads: int) -> int:
@@ -294,7 +296,28 @@ def _peak_ns(trace: Trace) -> int:
         "SELECT step FROM (SELECT step, sum(sum(born_bytes - died_bytes)) OVER (ORDER BY step) "
         "AS live FROM steps GROUP BY step) ORDER BY live DESC, step LIMIT 1"
     )
-    return ((found[0][0] + 1) << trace.step_bits) - 1 if found else 0
+    return _end_of_step(trace, found[0][0]) if found else 0
+
+
+def _end_of_step(trace: Trace, step: int) -> int:
+    return ((step + 1) << trace.step_bits) - 1
+
+
+def _peaks_of_halves(trace: Trace) -> tuple[int, int] | None:
+    """Return when most bytes of either half of the objects were live; None where one is empty."""
+    changes = " UNION ALL ".join(
+        f"SELECT {HALF} AS half, {when} >> {trace.step_bits} AS step, "
+        f"{trace.total('size')} * {sign} AS bytes FROM object WHERE {when} IS NOT NULL GROUP BY ALL"
+        for when, sign in (("born_ns", 1), ("died_ns", -1))
+    )
+    live = "sum(sum(bytes)) OVER (PARTITION BY half ORDER BY step)"
+    found = trace.query(
+        f"SELECT half, step FROM (SELECT half, step, {live} AS live FROM ({changes}) "
+        "GROUP BY half, step) "
+        "QUALIFY row_number() OVER (PARTITION BY half ORDER BY live DESC, step) = 1"
+    )
+    moments = {half: _end_of_step(trace, step) for half, step in found}
+    return (moments[0], moments[1]) if len(moments) == 2 else None
 
 
 def _named(columns: tuple[str, ...]) -> str:
