@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from heapfit.fit import look
 from heapfit.profile.answers import advice, content
 from heapfit.profile.model import Pinned, PinningSite, Rounding
 from profile_tables import (
@@ -427,3 +428,12 @@ def test_a_leak_is_told_though_the_rest_is_freed_as_the_program_ends(tmp_path: P
     assert "leak still holds 250 KiB at the end" in found["end"].sentence
     assert found["end"].if_lasting
     assert "leak" not in found["peak"].sentence
+
+
+def test_fit_says_where_the_program_itself_grows(tmp_path: Path) -> None:
+    """It tuned the allocator of a program that does nothing but leak, without a word on that."""
+    grows = profile_of(tmp_path / "grows", program(lasting(4000), SiteRow(1, "leak")))
+    [note] = look._growth(grows, Path("x.hft"))
+    assert note.startswith("leak holds more and more")
+    steady = profile_of(tmp_path / "steady", ten_seconds(Block(20 * MIB, 0)))
+    assert look._growth(steady, Path("x.hft")) == []

@@ -91,6 +91,15 @@ def test_a_stripped_program_has_the_lines_of_the_file_that_it_names(
     assert Places(parse_mappings(lines)).frame(address).function is None
 
 
+def test_builds_of_one_file_are_told_apart() -> None:
+    """Three plug-ins came to one path in turn: what they allocated was added up."""
+    lines = ["1000 2000 0 /p/cur.so", "build-id 1000 aaaa", "5000 6000 0 /p/cur.so",
+             "build-id 5000 bbbb", "8000 9000 0 /p/one.so", "build-id 8000 cccc"]  # fmt: skip
+    places = Places(parse_mappings(lines), symbols=False)
+    modules = [places.frame(start + 0x101).module for start in (0x1000, 0x5000, 0x8000)]
+    assert modules == ["/p/cur.so (build aaaa)", "/p/cur.so (build bbbb)", "/p/one.so"]
+
+
 def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")  # opening it would wait for ever
     (tmp_path / "text").write_text("no ELF")

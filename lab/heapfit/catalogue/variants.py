@@ -330,8 +330,8 @@ def _treated(
     chosen = [*(each for each in words if each not in variables), *more]
     if chosen and not takes_options(allocator):
         raise UsageError(
-            f"{allocator.name} has no option {chosen[0]!r}: only heapfit's can be set, as "
-            "--control and --guard do, too"
+            f"{allocator.name} has no option {chosen[0]!r}: options, --control and --guard "
+            "work with heapfit only"
         )
     for each in variables:
         if "=" not in each:

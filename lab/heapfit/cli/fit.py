@@ -25,6 +25,7 @@ from heapfit.cli.arguments import (
     time_span,
 )
 from heapfit.cli.commands import new_app
+from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.gate import decides
 from heapfit.cli.output import messages, print_facts, print_json, results, say, table, warn
 from heapfit.cli.progress import StudyProgress, kept_on_interrupt
@@ -236,6 +237,17 @@ class _Fit:
         self.data = catalogue.prepare_workload(workload, say) if workload.prepare else None
 
     def run(self, facts: Facts) -> None:
+        """Go through all steps; between studies, too, Ctrl-C says what is kept."""
+        try:
+            self._steps(facts)
+        except KeyboardInterrupt:
+            warn(
+                f"interrupted: what was measured is kept in {self.folder}; the same command "
+                "continues from there"
+            )
+            raise typer.Exit(INTERRUPTED) from None
+
+    def _steps(self, facts: Facts) -> None:
         from heapfit.fit import answer, look, page, search
         from heapfit.report import write_reading
 

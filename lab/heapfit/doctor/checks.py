@@ -195,7 +195,7 @@ def _counters() -> Finding:
     return Finding(
         topic="hardware counters",
         state=f"none: {reason}",
-        advice="instructions and misses are simulated then, with Valgrind",
+        advice="Valgrind can count instructions and misses instead, where you ask for them",
     )
 
 
@@ -208,8 +208,8 @@ def _noise() -> Finding:
     quarter, median, three_quarters = statistics.quantiles(times, n=4)
     spread, worst = (three_quarters - quarter) / median, max(times) / median
     state = (
-        f"the same work took up to {worst:.2f} times as long as usual, half of it within "
-        f"{spread:.1%} of the median ({len(times)} repeats)"
+        f"of {len(times)} runs of the same work, the slowest took {worst:.3g} times the median, "
+        f"and the middle half differ by {spread:.1%} of it"
     )
     advice = "" if spread < _NOISY else "use more replicates, and a quieter machine if you can"
     return Finding(topic="noise", state=state, advice=advice)

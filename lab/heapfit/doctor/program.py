@@ -69,12 +69,12 @@ def examine_objects(command: Sequence[str]) -> Finding | None:
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
     found = linked_allocator(libraries)
     if found is None:
-        return Finding(topic=topic, state="the C library's")
+        return Finding(topic=topic, state="can be replaced: it is the C library's")
     return Finding(
         topic=topic,
         state=f"from {found.name}, which it is linked with",
-        advice="'glibc' preloads nothing and would measure that one: "
-        f"add libc={c_library(libraries)} to --allocators",
+        advice="as an allocator, 'glibc' means the program as it is, with that one; for glibc's "
+        f"own, add libc={c_library(libraries)} to --allocators",
     )
 
 

@@ -45,6 +45,7 @@ class Facts(Record):
     remote_share: float | None = None  # of the frees, those by another thread
 
 
+_INTERPRETERS = {"python": "Python", "php": "PHP", "ruby": "Ruby"}
 # How each is told, in the order in which it is.
 _LABELS = {
     "wall_s": "one run",
@@ -98,7 +99,7 @@ def holds(condition: str, facts: Facts) -> bool | None:
 
 def is_of_interpreter(condition: str) -> bool:
     """Whether a condition asks for a program that an interpreter runs."""
-    return _parsed(condition)[0] in ("python", "php", "ruby")
+    return _parsed(condition)[0] in _INTERPRETERS
 
 
 def told(condition: str, facts: Facts) -> str:
@@ -109,6 +110,8 @@ def told(condition: str, facts: Facts) -> str:
     label = _LABELS.get(name, name.replace("_", " "))
     if value is None or holds(condition, facts):
         return f"{label}: {known}"
+    if is_of_interpreter(condition):
+        return f"not a {_INTERPRETERS[name]} program"
     return f"{label}: {known}, not {sign} {shown(name, bound)}"
 
 

@@ -14,8 +14,10 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.facts import Facts
 from heapfit.host import machine
 from heapfit.host.program import started_by, why_not_replaced
+from heapfit.profile.advice.memory import grower
 from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
+from heapfit.profile.model import Profile
 from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
@@ -272,4 +274,18 @@ def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, lis
     }
     if facts.threads is None:
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
-    return facts.model_copy(update=update), []
+    return facts.model_copy(update=update), _growth(found, main)
+
+
+# Less of what is live at the peak is no reason to look at the program before its allocator.
+_MOSTLY = 0.5
+
+
+def _growth(profile: Profile, trace: Path) -> list[str]:
+    growing = grower(profile)
+    if growing is None or growing.amount.bytes < _MOSTLY * profile.peak.amount.bytes:
+        return []
+    return [
+        f"{growing.name} holds more and more as the program works. In a service, that is a leak or "
+        f"a cache without a limit, which no allocator mends: heapfit profile {trace}"
+    ]

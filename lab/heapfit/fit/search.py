@@ -219,9 +219,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
         else:
-            out[name] = (
-                f"its cost was {order[name] / base:.3f}x of today's; those of others were lower"
-            )
+            out[name] = f"its cost was {order[name] / base:.3f}x of today's; others did better"
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")

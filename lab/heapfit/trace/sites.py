@@ -87,12 +87,26 @@ def parse_mappings(lines: Iterable[str]) -> list[Mapping]:
     return [found[start] for start in sorted(found)]
 
 
+def _labels(mappings: Iterable[Mapping]) -> dict[tuple[str, str], str]:
+    """Return what each build of a file is called: by its path, and where there are several by its
+    build ID, too, or what one of them allocated would be added to what another did."""
+    builds: dict[str, set[str]] = {}
+    for each in mappings:
+        builds.setdefault(each.path, set()).add(each.build_id)
+    return {
+        (path, build): f"{path} (build {build[:8]})" if build and len(found) > 1 else path
+        for path, found in builds.items()
+        for build in found
+    }
+
+
 class Places:
     """Finds what is at the addresses of a process that has ended."""
 
     def __init__(self, mappings: Sequence[Mapping], *, symbols: bool = True) -> None:
         """Take the mappings in order of address; without `symbols` no file is opened."""
         self._mappings = [(mapping.start, mapping.end, mapping) for mapping in mappings]
+        self._labels = _labels(mappings)
         self._symbols = Symbols(_modules(mappings)) if symbols else None
         self.frames = cache(self._frames)
 
@@ -114,10 +128,11 @@ class Places:
         if place is not None:
             return [place]
         offset = address - mapping.start + mapping.offset
+        module = self._labels[mapping.path, mapping.build_id]
         if self._symbols is None:
-            return [Frame(address, mapping.path, offset=offset)]
+            return [Frame(address, module, offset=offset)]
         found = self._symbols.inlined(address)
-        return [replace(each, module=mapping.path, offset=offset) for each in found]
+        return [replace(each, module=module, offset=offset) for each in found]
 
 
 def sites_table(reader: Reader, *, symbols: bool = True) -> pa.Table:
@@ -187,8 +202,14 @@ def changed_since(mappings: Iterable[Mapping], moment_ns: int) -> list[str]:
     """Return the files of code that are others than at a moment in Unix time: what their addresses
     were called then, they may not tell any more. By build IDs, or where one is missing by when
     they were written."""
-    code = {(each.path, each.build_id) for each in mappings if each.place(0) is None}
-    return sorted({path for path, noted in code if _is_another(Path(path), noted, moment_ns)})
+    labels = _labels(each for each in mappings if each.place(0) is None)
+    return sorted(
+        {
+            label
+            for (path, noted), label in labels.items()
+            if _is_another(Path(path), noted, moment_ns)
+        }
+    )
 
 
 def _is_another(path: Path, noted: str, moment_ns: int) -> bool:

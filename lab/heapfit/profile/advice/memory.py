@@ -227,9 +227,9 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
     if first is None:
         return None
     return mend(
-        f"{first.name} held more and more, {size(first.amount.bytes)} in the end, of which "
-        f"{percent(first.late_share)} came in the later half of all allocations; it was freed as "
-        f"the program ended. {_NORMAL}",
+        f"{first.name} held more and more, {size(first.amount.bytes)} just before the program "
+        f"ended, of which {percent(first.late_share)} came in the later half of all allocations; "
+        f"it was freed as the program ended. {_NORMAL}",
         if_lasting=_ends_soon(profile),
     )
 
