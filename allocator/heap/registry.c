@@ -736,7 +736,7 @@ static void fork_settle(void)
  * notes of what it holds. */
 void heap_fork_end(void)
 {
-    platform_fork_watch(NULL);
+    if (thread_forks == 1) platform_fork_watch(NULL);
     bool is_last = thread_forks == 1 && thread_fork_holds;
     if (is_last) {
         claims_let_in();

@@ -320,7 +320,7 @@ void platform_abort(void)
 void platform_lock_fork_begin(platform_lock *lock)
 {
     if (platform_lock_is_own(lock)) {
-        /* Release: as when it is released. Before it is no longer ours: a handler that forks in between holds nothing. */
+        /* Release: as when it is released. */
         atomic_exchange_explicit(&lock->word, FORK, memory_order_release);
         own_remove();
         lock_wake(lock, INT_MAX);

@@ -20,8 +20,8 @@
 
 /* ---- deferred ------------------------------------------------------------------------------------------------------ */
 
-/* Short runs have a list for each length: then one is only cut off a longer run when none of its length is free, so that what a long
- * fork cuts is bounded by what is live. */
+/* Short runs have a list for each length: then one that need not be aligned is only cut off a longer run when none of its length is
+ * free, so that what a long fork cuts is bounded by what is live. */
 static unsigned list_of_length(uint32_t spans)
 {
     if (spans <= DEFERRED_EXACT) return spans - 1;
@@ -79,7 +79,6 @@ static void deferred_take(void)
 {
     uint64_t now = platform_clock_ms();
     atomic_store_explicit(&space_state.any_deferred, false, memory_order_relaxed); /* first: more may come */
-    space_state.clean_aside = 0;
     for (unsigned list = 0; list < DEFERRED_LISTS; list++) {
         uint32_t head = atomic_exchange_explicit(&space_state.deferred[list], 0, memory_order_acquire);
         while (head != 0) {
@@ -88,6 +87,7 @@ static void deferred_take(void)
             run_free(span_index(run), run->run_spans, run->pool, now);
         }
     }
+    space_state.clean_aside = 0; /* last, or the heap would look larger than it is to who reads without the lock */
     zeroed_tend();
 }
 
@@ -137,7 +137,7 @@ static void defer_part(uint32_t index, uint32_t spans, unsigned pool)
 
 /* Out of what others have released since; what is left of a longer run goes back. The longest are cut first: they are what a fork has
  * put aside. */
-static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum span_kind kind)
+static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     unsigned own = list_of_length(spans);
     struct span *run = deferred_pop(&space_state.deferred[own], spans, alignment);
@@ -148,8 +148,9 @@ static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum sp
     unsigned pool = run->pool;
     defer_part(start, index - start, pool);
     defer_part(index + spans, end - index - spans, pool);
-    if (pool == CLEAN) space_state.clean_aside -= spans;
-    return run_hand_out(index, spans, kind, pool == CLEAN ? DIRTY + node_here() : pool);
+    *zeroed = pool == CLEAN;
+    if (*zeroed) space_state.clean_aside -= spans;
+    return run_hand_out(index, spans, kind, *zeroed ? DIRTY + node_here() : pool);
 }
 
 static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, enum span_kind kind)
@@ -172,7 +173,7 @@ static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, en
 
 struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    struct span *first = *zeroed ? NULL : acquire_deferred(spans, alignment, kind);
+    struct span *first = *zeroed ? NULL : acquire_deferred(spans, alignment, kind, zeroed);
     if (first != NULL) return first;
     *zeroed = true;
     return acquire_from_frontier(spans, alignment, kind);
@@ -195,9 +196,12 @@ static uint32_t put_aside(unsigned pool, unsigned runs, uint32_t wanted)
     uint32_t all = 0;
     for (unsigned i = 0; i < runs && all < wanted; i++) {
         uint32_t spans = smaller(run_longest(pool), wanted - all);
+        if (pool == CLEAN) space_state.clean_aside += spans; /* first, as above */
         uint32_t index = spans == 0 ? SPAN_NONE : run_take(spans, pool);
-        if (index == SPAN_NONE) break;
-        if (pool == CLEAN) space_state.clean_aside += spans;
+        if (index == SPAN_NONE) {
+            if (pool == CLEAN) space_state.clean_aside -= spans;
+            break;
+        }
         run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
         all += spans;
     }
@@ -245,5 +249,6 @@ void space_fork_child(void)
     reservation_fork_child();
     platform_lock_fork_end_in_child(&space_state.lock);
     space_state.inherited = true;
+    space_state.beside_new = 0; /* who was beside the fork is not here */
     space_leave(space_enter());
 }

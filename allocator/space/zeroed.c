@@ -148,9 +148,10 @@ void space_zeroed_allow(void)
 static void start_undisturbed(void *unused)
 {
     (void)unused;
-    space_leave(
-        space_enter()); /* a fork's child does first away with the housekeeper that it does not have: see catch_up */
-    if (!status_change(HOUSEKEEPER_WANTED, HOUSEKEEPER_WORKING)) return;
+    /* A fork's child does first away with the housekeeper that it does not have: see catch_up. */
+    enum space_access access = space_enter();
+    space_leave(access);
+    if (access == SPACE_DENIED || !status_change(HOUSEKEEPER_WANTED, HOUSEKEEPER_WORKING)) return;
     if (platform_thread_start("heapfit-zero", housekeeper_run, NULL, true)) return;
     atomic_store_explicit(&housekeeper.status, HOUSEKEEPER_REFUSED, memory_order_relaxed);
     platform_message("zeroed_reserve: the system has no thread for it; calloc clears memory itself");

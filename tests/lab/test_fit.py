@@ -185,7 +185,7 @@ def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path)
     deploy.write(chosen, deploy.Promise("", plain), folder)
     names = {"libouter.so.2", "libinner.so.4"}
     assert names == {each.name for each in folder.glob("lib*")}
-    assert len(deploy.installation(folder)) == 2
+    assert len(deploy.installation(folder)) == 3  # two files, and ldconfig
     copies = (folder / "Dockerfile.part").read_text()
     assert all(f"COPY {each} /usr/local/lib/{each}" in copies for each in names)
     root = tmp_path / "root"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import profile_tables
@@ -318,6 +319,17 @@ def test_the_peak_of_a_sample_is_not_the_highest_of_many_estimates(tmp_path: Pat
         peak = profile_of(tmp_path / str(seed), tables).peak.amount
         off.append((peak.bytes - live * size) / (peak.bytes_error or 1.0))
     assert abs(sum(off) / len(off)) < 4 / math.sqrt(len(off))
+
+
+def test_a_block_that_is_known_well_is_in_the_peak_of_a_sample(tmp_path: Path) -> None:
+    """It is of one half alone, and the other chose a moment at which it did not live."""
+    small = [Block(1000, i * 1000, (i + 500) * 1000) for i in range(20_000)]
+    for seed in range(8):
+        large = Block(50_000_000, 5_000_000, 9_000_000)
+        every = sorted([*(replace(each) for each in small), large], key=lambda each: each.born_ns)
+        noted = complete(profile_tables.sampled(every, mean=16_384, seed=seed))
+        tables = Tables(noted, threads=NAMES, info={"sample": 16_384})
+        assert profile_of(tmp_path / str(seed), tables).peak.amount.bytes > 50_000_000
 
 
 def test_tallies_add_up_whatever_their_order(tmp_path: Path) -> None:

@@ -141,10 +141,10 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     elif choice is not None and choice.limited is not None:
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
     if not standings and failed:
-        why = start.why
+        why, code = start.why, max(code, start.exit_code)
     if choice is None:
-        why += _traded(standings, setup)
-    why += _fails_today(reading, setup.baseline.name)
+        why = [*why, *_traded(standings, setup)]
+    why = [*why, *_fails_today(reading, setup.baseline.name)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
@@ -353,7 +353,7 @@ def _fails_today(reading: Reading, baseline: str) -> list[str]:
         return []
     trials = sum(each.planned.allocator == baseline for each in reading.trials)
     return [
-        f"The program failed with {baseline}, too, in {len(failed)} of {trials} runs "
+        f"The program failed with {baseline} in {len(failed)} of {trials} runs "
         f"({failed[0].reason}): find out why first."
     ]
 
@@ -362,18 +362,25 @@ def _traded(standings: Sequence[Standing], setup: Setup) -> list[str]:
     """What a goal of memory alone, or of time alone, leaves on the table."""
     if setup.goal.gives == "both" or setup.goal.limit is not None:
         return []
-    other, own = ("time", "memory") if setup.goal.gives == "memory" else ("memory", "time")
+    gives_memory = setup.goal.gives == "memory"
+    of_goal = "mean" if setup.goal.text == MEAN else "memory" if gives_memory else "time"
+    other = "time" if gives_memory else "memory"
     gains = [
-        (found.estimate, each)
+        (gained.estimate, each.name, paid)
         for each in standings
-        if (found := getattr(each, other)) and found.counts and found.estimate < 1
+        if each.keeps != "failed"
+        and (gained := getattr(each, other))
+        and (paid := getattr(each, of_goal))
+        and gained.subject == paid.subject == "ratio"
+        and gained.counts
+        and gained.estimate < 1
     ]
     if not gains:
         return []
-    ratio, best = min(gains, key=lambda each: each[0])
+    ratio, name, paid = min(gains, key=lambda each: each[0])
     return [
-        f"If {other} matters as well: {best.name} has {ratio:.2f}x the {other} and "
-        f"{interval(getattr(best, own))} the {own}; --goal balance judges both."
+        f"If {other} matters as well: {name} has {ratio:.2f}x the {other} and {interval(paid)} the "
+        f"{'memory' if gives_memory else 'time'}; --goal balance judges both."
     ]
 
 

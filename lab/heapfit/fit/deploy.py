@@ -25,6 +25,8 @@ from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 _LOCAL = Path("/usr/local/lib")
 # What glibc installs: it is wherever a program is that loads its libraries.
 _OF_LIBC = re.compile(r"(ld-linux.*|lib(c|dl|m|pthread|rt|resolv))\.so\.\d+$")
+# What other programs of the system load as well: a copy might stand in its place for these.
+_OF_SYSTEM = re.compile(r"lib(stdc\+\+|gcc_s|gomp|atomic)\.so\.\d+$")
 
 ALERTS = "alerts.yaml"
 # What a service's processor time may be beside that of a week ago without anybody's doing.
@@ -104,10 +106,11 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
 def installation(folder: Path) -> list[str]:
     """Return the command that puts the library of `folder` where the variables name it; none where
     it is there already."""
-    return [
+    lines = [
         shlex.join(["sudo", "install", "-D", "-m", "755", str(each), str(_LOCAL / each.name)])
         for each in sorted(folder.glob("*.so*"))
     ]
+    return [*lines, *["sudo ldconfig"] * (len(lines) > 1)]
 
 
 def remove(folder: Path) -> None:
@@ -127,7 +130,7 @@ def deployed(chosen: InstalledAllocator, preloaded: str = "") -> dict[str, str]:
 
 def _place(chosen: InstalledAllocator) -> Path | None:
     library = chosen.library
-    if library is None or _package(chosen) or library.is_relative_to("/usr"):
+    if library is None or _package(chosen) or library.resolve().is_relative_to("/usr"):
         return library
     return _LOCAL / library.name
 
@@ -138,8 +141,11 @@ def _copied(chosen: InstalledAllocator) -> list[Path]:
     library = chosen.library
     if library is None or _place(chosen) == library:
         return []
-    beside = (library.parent / name for name in _loaded(library))
-    return [library, *(each for each in beside if each.is_file())]
+    found = [library]
+    for each in found:  # which grows by what each of them loads
+        beside = (each.parent / name for name in _loaded(each) if not _OF_SYSTEM.match(name))
+        found += [other for other in beside if other.is_file() and other not in found]
+    return found
 
 
 def _loaded(library: Path) -> list[str]:
@@ -152,7 +158,8 @@ def _to_be_there(chosen: InstalledAllocator) -> list[str]:
     """Return the libraries that the choice loads and nothing here installs."""
     copied = _copied(chosen)
     names = {each.name for each in copied}
-    return [each for each in _loaded(copied[0]) if each not in names] if copied else []
+    loaded = dict.fromkeys(name for each in copied for name in _loaded(each))
+    return [each for each in loaded if each not in names]
 
 
 def _package(chosen: InstalledAllocator) -> str | None:
@@ -183,7 +190,9 @@ def _docker(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:
             "&& rm -rf /var/lib/apt/lists/*"
         )
     else:
-        lines += [f"COPY {each.name} {_LOCAL / each.name}" for each in _copied(chosen)]
+        copied = _copied(chosen)
+        lines += [f"COPY {each.name} {_LOCAL / each.name}" for each in copied]
+        lines += ["RUN ldconfig"] * (len(copied) > 1)
     for name, value in variables.items():
         lines.append(f"ENV {name}={_quoted(value).replace('$', chr(92) + '$')}")
     return "\n".join([*lines, ""])
@@ -259,9 +268,13 @@ for library in {libraries}; do
     install -D -m 755 "$here/$library" "${{DESTDIR:-}}{folder}/$library"
 done
 preloaded={library}
-if [ -n "$preloaded" ] && [ -z "${{DESTDIR:-}}" ] && ! LD_PRELOAD={folder}/$preloaded true; then
-    echo "$0: no program starts with {folder}/$preloaded here: nothing is changed for $service" >&2
-    exit 1
+if [ -n "$preloaded" ] && [ -z "${{DESTDIR:-}}" ]; then
+    ldconfig
+    # A program of its own: the dynamic linker says what is wrong, and may go on without.
+    if ! said=$(env LD_PRELOAD="{folder}/$preloaded" env true 2>&1) || [ -n "$said" ]; then
+        echo "$0: {folder}/$preloaded cannot be preloaded, so $service is left as it is: $said" >&2
+        exit 1
+    fi
 fi
 install -D -m 644 "$here/heapfit.conf" "$drop_in/heapfit.conf"
 [ -n "${{DESTDIR:-}}" ] && exit 0

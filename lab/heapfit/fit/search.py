@@ -207,9 +207,14 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
     base = order.get(setup.baseline.name, 1.0)
+    broken = set(out)
     for name in by_name:
         for plain in plainer(name):
-            if plain not in over and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0):
+            if (
+                plain not in over
+                and plain not in broken
+                and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0)
+            ):
                 out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
@@ -218,6 +223,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     for name in (each for each in good if each not in kept):
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
+        elif name in good[:keep]:
+            out[name] = f"{kept[-1]} took its place: it tells what {kept[0]} brings beyond it"
         else:
             out[name] = f"its cost was {order[name] / base:.3f}x of today's; others did better"
     for name in by_name:
@@ -239,8 +246,8 @@ def plainer(name: str) -> list[str]:
 
 
 def _with_plain(good: Sequence[str], keep: int) -> list[str]:
-    """Return those that stay, of all in their order: beside a variant always the plain allocator,
-    or the verdict could not tell whether the variant brings anything."""
+    """Return those that stay, of all in their order: where a variant (`heapfit-pools`) leads, the
+    plain allocator, too, or the verdict could not tell whether the variant brings anything."""
     kept = list(good[:keep])
     for plain in plainer(kept[0].partition("+")[0]) if kept else []:
         if plain in good and plain not in kept and keep > 1:
@@ -283,8 +290,10 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     left_s, trial_s = _left(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
-        last = state.left[-1].name  # or what it is the plain form of
-        out = next(each for each in state.left if each.name == last or last in plainer(each.name))
+        first = state.left[0]
+        kept = {first.name, *plainer(first.name)}  # the best, and what tells whether it need be so
+        others = [each for each in state.left if each.name not in kept]
+        out = others[-1] if others else first
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
 

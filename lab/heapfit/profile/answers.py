@@ -119,7 +119,9 @@ def _shapes(profile: Profile) -> dict[str, _Shape]:
         return only | {"end": _OF_A_PART} if memory.unseen(profile) else only
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
     if all(made_to_ask_malloc(each.program, each.environment) for each in profile.recordings):
-        shapes = shapes | _OF_EACH_OBJECT
+        shapes = shapes | {
+            name: replace(shapes[name], advice=advice) for name, advice in _OF_EACH_OBJECT.items()
+        }
     return shapes | {"end": _OF_A_PART} if ended_early(profile) else shapes
 
 
@@ -677,15 +679,13 @@ def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
 
 # In place of these, where the interpreter's own allocator was off.
 _OF_EACH_OBJECT = {
-    "memory": replace(_SHAPES["memory"], advice=_told_as_usual("how much is resident")),
-    "pinned": replace(_SHAPES["pinned"], advice=_told_as_usual("what its blocks keep free")),
-    "rounding": replace(
-        _SHAPES["rounding"], advice=_told_as_usual("what rounding adds to its blocks")
-    ),
-    "rate": replace(_SHAPES["rate"], advice=_told_as_usual("what its calls cost")),
-    "lifetimes": replace(_SHAPES["lifetimes"], advice=_told_as_usual("whether pools help")),
-    "bursts": replace(_SHAPES["bursts"], advice=_told_as_usual("whether contexts help")),
-    "sites": replace(_SHAPES["sites"], advice=_told_as_usual("whether pools help")),
+    "memory": _told_as_usual("how much is resident"),
+    "pinned": _told_as_usual("what its blocks keep free"),
+    "rounding": _told_as_usual("what rounding adds to its blocks"),
+    "rate": _told_as_usual("what its calls cost"),
+    "lifetimes": _told_as_usual("whether pools help"),
+    "bursts": _told_as_usual("whether contexts help"),
+    "sites": _told_as_usual("whether pools help"),
 }
 # In place of these: of blocks that follow each other a sample has one here and there.
 _OF_A_SAMPLE = {

@@ -128,11 +128,12 @@ class Places:
         if place is not None:
             return [place]
         offset = address - mapping.start + mapping.offset
-        module = self._labels[mapping.path, mapping.build_id]
+        label = self._labels[mapping.path, mapping.build_id]
         if self._symbols is None:
-            return [Frame(address, module, offset=offset)]
+            return [Frame(address, label, offset=offset)]
         found = self._symbols.inlined(address)
-        return [replace(each, module=module, offset=offset) for each in found]
+        named = mapping.path if found[-1].function is not None else label
+        return [replace(each, module=named, offset=offset) for each in found]
 
 
 def sites_table(reader: Reader, *, symbols: bool = True) -> pa.Table:

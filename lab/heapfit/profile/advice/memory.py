@@ -451,8 +451,11 @@ def _gained(recordings: Iterable[Recording], part: int) -> tuple[int, int]:
     gained = told = 0
     for each in recordings:
         resident, live = _resident(each), each.course.live_bytes
-        gained += resident[-1] - resident[len(resident) // part if part else 0]
-        told += live[-1] - live[len(live) // part] if part and live else each.end.bytes
+        after = len(live) // part if part else 0
+        looked = [at for at, seen in enumerate(each.course.resident) if seen is not None]
+        first = next((i for i, at in enumerate(looked) if at >= after), len(looked) - 1)
+        gained += resident[-1] - resident[first]
+        told += live[-1] - live[looked[first]] if part else each.end.bytes
     return gained, max(told, 0)
 
 

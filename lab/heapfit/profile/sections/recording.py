@@ -14,7 +14,7 @@ from pathlib import Path
 from heapfit.host.interpreters import hiding
 from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
-from heapfit.profile.tally import Counted, Tally, amount, whole
+from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import HALF, REALLOC, Info, Trace
 from heapfit.text import capitalised, counted, join_words, size
 from heapfit.trace.ending import NO_END, ended_early
@@ -279,7 +279,7 @@ def count_steps(trace: Trace, tally: Tally) -> None:
     trace.step_bits = bits
     trace.peak_ns = _peak_ns(trace)
     if trace.sampled:
-        trace.peaks_of_halves = _peaks_of_halves(trace)
+        _estimate_peak(trace)
 
 
 def _coarser(threads: int) -> int:
@@ -303,11 +303,36 @@ def _end_of_step(trace: Trace, step: int) -> int:
     return ((step + 1) << trace.step_bits) - 1
 
 
+def _estimate_peak(trace: Trace) -> None:
+    """Find when the peak of a sample is counted: at the end, where more is live then."""
+    trace.peaks_of_halves = _peaks_of_halves(trace)
+    if trace.peaks_of_halves is None:
+        return
+    end = trace.total("size", "died_ns IS NULL")
+    [(at_peak, at_end)] = trace.query(
+        f"SELECT {trace.total('size', trace.at_peak())}, {end} FROM object"
+    )
+    if at_end > at_peak:
+        trace.peaks_of_halves = None
+        trace.peak_ns = trace.summary.duration_ns
+    else:
+        trace.peak_ns = trace.peaks_of_halves[0]
+
+
+# What was noted with at least this probability is known well: it is of both halves.
+_KNOWN = 0.5
+
+
 def _peaks_of_halves(trace: Trace) -> tuple[int, int] | None:
     """Return when most bytes of either half of the objects were live; None where one is empty."""
+    known = f"units <= {round(UNITS / _KNOWN)}"
+    # Each half stands for all that is known less well.
+    parts = ((HALF, f"NOT {known}", 2), ("0", known, 1), ("1", known, 1))
     changes = " UNION ALL ".join(
-        f"SELECT {HALF} AS half, {when} >> {trace.step_bits} AS step, "
-        f"{trace.total('size')} * {sign} AS bytes FROM object WHERE {when} IS NOT NULL GROUP BY ALL"
+        f"SELECT {half} AS half, {when} >> {trace.step_bits} AS step, "
+        f"{trace.total('size')} * {sign * factor} AS bytes FROM object "
+        f"WHERE {when} IS NOT NULL AND {which} GROUP BY ALL"
+        for half, which, factor in parts
         for when, sign in (("born_ns", 1), ("died_ns", -1))
     )
     live = "sum(sum(bytes)) OVER (PARTITION BY half ORDER BY step)"
