@@ -30,16 +30,20 @@ static unsigned list_of_length(uint32_t spans)
     return list < DEFERRED_LISTS ? list : DEFERRED_LISTS - 1;
 }
 
-void run_defer(struct span *first)
+static void defer(uint32_t index, uint32_t spans, unsigned pool)
 {
-    uint32_t index = span_index(first);
-    run_hand_out(index, first->run_spans, SPAN_METADATA, first->pool); /* nobody's object, whoever frees it again */
-    _Atomic(uint32_t) *list = &space_state.deferred[list_of_length(first->run_spans)];
+    struct span *first = run_hand_out(index, spans, SPAN_METADATA, pool); /* nobody's object, whoever frees it again */
+    _Atomic(uint32_t) *list = &space_state.deferred[list_of_length(spans)];
     uint32_t head = atomic_load_explicit(list, memory_order_relaxed);
     /* Release: pairs with the acquires below. */
     do first->next = head;
     while (!atomic_compare_exchange_weak_explicit(list, &head, index + 1, memory_order_release, memory_order_relaxed));
     atomic_store_explicit(&space_state.any_deferred, true, memory_order_relaxed); /* a hint; taking synchronises */
+}
+
+void run_defer(const struct span *first)
+{
+    defer(span_index(first), first->run_spans, first->pool);
 }
 
 /* So many of a list are looked at. The youngest come first, so that who frees and allocates the same lengths finds his at once. */
@@ -130,11 +134,6 @@ void space_leave(enum space_access access)
 
 /* ---- beside the space -------------------------------------------------------------------------------------------------- */
 
-static void defer_part(uint32_t index, uint32_t spans, unsigned pool)
-{
-    if (spans != 0) run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
-}
-
 /* Out of what others have released since; what is left of a longer run goes back. The longest are cut first: they are what a fork has
  * put aside. */
 static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
@@ -146,8 +145,8 @@ static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum sp
     if (run == NULL) return NULL;
     uint32_t start = span_index(run), end = start + run->run_spans, index = start + spans_before(run, alignment);
     unsigned pool = run->pool;
-    defer_part(start, index - start, pool);
-    defer_part(index + spans, end - index - spans, pool);
+    if (index > start) defer(start, index - start, pool);
+    if (end > index + spans) defer(index + spans, end - index - spans, pool);
     *zeroed = pool == CLEAN;
     if (*zeroed) space_state.clean_aside -= spans;
     return run_hand_out(index, spans, kind, *zeroed ? DIRTY + node_here() : pool);
@@ -184,11 +183,6 @@ struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind k
 /* Clean runs cost nothing, and so many of the longest are put aside; of what is lacked then, in no more runs than this. */
 enum { STOCK_CLEAN = 4, STOCK_RUNS = 64, STOCK_SHRINKS = 16 };
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* With the space's lock, here and below: put so many of a pool's longest runs where who works beside the fork finds them, and of the last
  * no more than is wanted. Returns how many spans. */
 static uint32_t put_aside(unsigned pool, unsigned runs, uint32_t wanted)
@@ -202,7 +196,7 @@ static uint32_t put_aside(unsigned pool, unsigned runs, uint32_t wanted)
             if (pool == CLEAN) space_state.clean_aside -= spans;
             break;
         }
-        run_defer(run_hand_out(index, spans, SPAN_METADATA, pool));
+        defer(index, spans, pool);
         all += spans;
     }
     return all;

@@ -109,8 +109,7 @@ struct space_state {
     platform_lock beside; /* see fork.c */
     uint32_t beside_new; /* spans taken from the frontier since the last fork began: under `beside` */
     uint32_t clean_aside; /* spans of clean runs in `deferred`: with either lock */
-    uint32_t
-        stock; /* spans that a fork puts aside for who works beside it; 0: nobody ever has. With the space's lock */
+    uint32_t stock; /* spans that a fork puts aside; 0: nobody has ever lacked any. With the space's lock */
     _Atomic(uint32_t) deferred[DEFERRED_LISTS]; /* runs to be taken back, by their length (fork.c): the first's index */
     /* plus 1, linked by `next`; 0: none */
     _Atomic(bool) any_deferred; /* there may be some */
@@ -119,6 +118,11 @@ struct space_state {
 };
 
 extern struct space_state space_state;
+
+ALWAYS_INLINE uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
 
 /* The functions below are called with the lock held. */
 
@@ -209,7 +213,7 @@ ALWAYS_INLINE bool space_is_whole(enum space_access access)
 struct span *acquire_beside(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed);
 
 /* Any thread, with or without the lock: the run that it has is to be taken back. */
-void run_defer(struct span *first);
+void run_defer(const struct span *first);
 
 /* ---- the table, handing out (space.c) ---------------------------------------------------------------------------- */
 

@@ -283,11 +283,6 @@ static struct span *dirty_run(void)
     return NULL;
 }
 
-static uint32_t smaller(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Put [index, index+spans), which is in no pool, into a slot that is empty. */
 static void slot_fill(_Atomic(uint32_t) *slot, uint32_t index, uint32_t spans, unsigned pool, bool fresh)
 {

@@ -1,5 +1,5 @@
 """From measurements and weights to a recommendation with its reasons."""
 
-from heapfit.advice.recommend import failing_words, recommend
+from heapfit.advice.recommend import failed_trials, failing, failing_words, recommend
 
-__all__ = ["failing_words", "recommend"]
+__all__ = ["failed_trials", "failing", "failing_words", "recommend"]

@@ -14,7 +14,6 @@ withdraw a recommendation, so that no more of them are false.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,7 +34,7 @@ from heapfit.advice.words import (
 )
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
-from heapfit.records import Metric, TrialStatus, Verdict
+from heapfit.records import Metric, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
@@ -370,16 +369,29 @@ def failing_words(readings: Readings) -> dict[str, str]:
 
     Nobody is to deploy what fails, however good the trials that are left.
     """
-    failed = Counter(
-        each.planned.allocator for each in readings.trials if each.status is not TrialStatus.OK
-    )
-    accepted = failed[readings.study.baseline]
+    failed = failed_trials(readings.trials)
+    accepted = len(failed.get(readings.study.baseline, []))
     return {
-        name: f"{name} is left out: {_trials_failed(count)}, "
+        name: f"{name} is left out: {_trials_failed(len(trials))}, "
         + (f"and {accepted} of the baseline." if accepted else "and none of the baseline.")
-        for name, count in failed.items()
-        if count > accepted
+        for name, trials in failing(readings.trials, readings.study.baseline).items()
     }
+
+
+def failed_trials(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
+    """Return the failed trials of each allocator that has some."""
+    failed: dict[str, list[Trial]] = {}
+    for trial in trials:
+        if trial.status is not TrialStatus.OK:
+            failed.setdefault(trial.planned.allocator, []).append(trial)
+    return failed
+
+
+def failing(trials: Iterable[Trial], baseline: str) -> dict[str, list[Trial]]:
+    """Return the failed trials of each allocator that has more of them than the baseline."""
+    failed = failed_trials(trials)
+    accepted = len(failed.get(baseline, []))
+    return {name: found for name, found in failed.items() if len(found) > accepted}
 
 
 def _trials_failed(count: int) -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from heapfit.advice import noise, recommend
+from heapfit.advice import failed_trials, failing, noise, recommend
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, failing, plainer, time_for
+from heapfit.fit.search import Screened, Setup, plainer, time_for
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import too_small
@@ -338,17 +338,17 @@ def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
     return next((each for each in _WORST if each in own), "passed")
 
 
-def _failed(failed: Mapping[str, Trial]) -> list[NotChosen]:
+def _failed(failed: Mapping[str, Sequence[Trial]]) -> list[NotChosen]:
     """Finalists that fail more often than what is used today are no choice."""
     return [
-        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {trial.reason}")
-        for name, trial in failed.items()
+        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {trials[0].reason}")
+        for name, trials in failed.items()
     ]
 
 
 def _fails_today(reading: Reading, baseline: str) -> list[str]:
     """A note where the baseline itself fails now and then."""
-    failed = [each for each in reading.summary.problems if each.planned.allocator == baseline]
+    failed = failed_trials(reading.trials).get(baseline)
     if not failed:
         return []
     trials = sum(each.planned.allocator == baseline for each in reading.trials)

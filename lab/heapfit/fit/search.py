@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from heapfit.advice import recommend
+from heapfit.advice import failing, recommend
 from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.goal import Goal
@@ -195,8 +195,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     readings = read_trials(study, trials)
     by_name = {each.name: each for each in state.left}
     out = {
-        name: f"a trial of it {trial.status}: {trial.reason}"
-        for name, trial in failing(trials, setup.baseline.name).items()
+        name: f"a trial of it {failed[0].status}: {failed[0].reason}"
+        for name, failed in failing(trials, setup.baseline.name).items()
     }
     conditions = [each.forbidden() for each in setup.keep]
     if len(readings.block):
@@ -253,16 +253,6 @@ def _with_plain(good: Sequence[str], keep: int) -> list[str]:
         if plain in good and plain not in kept and keep > 1:
             kept = [*kept[:-1], plain]
     return kept
-
-
-def failing(trials: Sequence[Trial], baseline: str) -> dict[str, Trial]:
-    """Return a failed trial of each allocator that fails more often than the baseline."""
-    failed: dict[str, list[Trial]] = {}
-    for trial in trials:
-        if trial.reason:
-            failed.setdefault(trial.planned.allocator, []).append(trial)
-    usual = len(failed.get(baseline, []))
-    return {n: each[0] for n, each in failed.items() if n != baseline and len(each) > usual}
 
 
 def _over(goal: Goal, readings: Readings) -> dict[str, float]:

@@ -58,8 +58,8 @@ def next_step(profile: LiveProfile, pid: int) -> tuple[str, str] | None:
             return None
         return (
             "Which call sites pin it is not known without samples. For blocks that exist already, "
-            "start the program again under `heapfit run --control --set sample=512k --`; for those "
-            "that are allocated from now on, turn sampling on.",
+            f"start the program again under `heapfit run --control --set sample={_SAMPLE} --`; for "
+            "those that are allocated from now on, turn sampling on.",
             f"heapfit ctl {pid} set sample={_SAMPLE}",
         )
     finer = max(profile.mean // _FINER, _FINEST)

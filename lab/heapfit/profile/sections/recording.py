@@ -277,9 +277,7 @@ def count_steps(trace: Trace, tally: Tally) -> None:
         "FROM object WHERE died_ns IS NOT NULL GROUP BY ALL) GROUP BY ALL",
     )
     trace.step_bits = bits
-    trace.peak_ns = _peak_ns(trace)
-    if trace.sampled:
-        _estimate_peak(trace)
+    _set_peak(trace)
 
 
 def _coarser(threads: int) -> int:
@@ -303,20 +301,17 @@ def _end_of_step(trace: Trace, step: int) -> int:
     return ((step + 1) << trace.step_bits) - 1
 
 
-def _estimate_peak(trace: Trace) -> None:
-    """Find when the peak of a sample is counted: at the end, where more is live then."""
-    trace.peaks_of_halves = _peaks_of_halves(trace)
-    if trace.peaks_of_halves is None:
+def _set_peak(trace: Trace) -> None:
+    """Set when the peak is counted: of a sample at the end, where more is live then."""
+    halves = _peaks_of_halves(trace) if trace.sampled else None
+    if halves is None:
+        trace.peak_ns = _peak_ns(trace)
         return
-    end = trace.total("size", "died_ns IS NULL")
-    [(at_peak, at_end)] = trace.query(
-        f"SELECT {trace.total('size', trace.at_peak())}, {end} FROM object"
-    )
-    if at_end > at_peak:
-        trace.peaks_of_halves = None
-        trace.peak_ns = trace.summary.duration_ns
-    else:
-        trace.peak_ns = trace.peaks_of_halves[0]
+    trace.peaks_of_halves, trace.peak_ns = halves, halves[0]
+    at_peak, at_end = (trace.total("size", at) for at in (trace.at_peak(), "died_ns IS NULL"))
+    [(most, left)] = trace.query(f"SELECT {at_peak}, {at_end} FROM object")
+    if left > most:
+        trace.peaks_of_halves, trace.peak_ns = None, trace.summary.duration_ns
 
 
 # What was noted with at least this probability is known well: it is of both halves.
