@@ -106,9 +106,10 @@ static void count_own_bins_as_free(hf_class_stats *classes)
 {
     const struct heap *heap = thread_heap_own();
     for (unsigned bin = 0; bin < HEAP_BINS; bin++) {
-        if (list_is_empty(heap->free[bin])) continue; /* of mixed sizes always */
-        hf_class_stats *class = &classes[bin_class(bin)];
         size_t length = list_length(heap->free[bin]);
+        if (bin_has_hand(bin)) length += heap->hands[bin - HAND_BIN_MIN].count;
+        if (length == 0) continue; /* of mixed sizes always */
+        hf_class_stats *class = &classes[bin_class(bin)];
         if (length > class->live_objects) length = class->live_objects;
         class->live_objects -= length;
         class->free_objects += length;

@@ -142,6 +142,12 @@ uint32_t span_unit_blocks(const struct span *span, uint32_t unit, uint32_t *firs
 uint16_t span_units_with_blocks(const struct span *span)
 {
     uint16_t units = 0;
+    uint32_t block_size = span->block_size;
+    if (block_size >= CARVE_UNIT) { /* no two in one unit */
+        for (uint32_t end = block_size; end <= SPAN_SIZE; end += block_size)
+            units |= (uint16_t)(1u << ((end - block_size) >> CARVE_UNIT_LOG2));
+        return units;
+    }
     for (uint32_t unit = 0; unit < CARVE_UNITS; unit++) {
         uint32_t first;
         if (span_unit_blocks(span, unit, &first) > first) units |= (uint16_t)(1u << unit);
@@ -333,6 +339,42 @@ void span_arrange(struct heap *heap, struct span *span, uint32_t live)
     arrange(heap, span, live);
 }
 
+/* ---- at hand ------------------------------------------------------------------------------------------------------ */
+
+/* Of blocks above 4 KiB nearly each that is freed would have its span listed, and nearly each refill would unlist one. So one that is
+ * the only free block of its span stands *at hand*, if there is room, and the next refill takes it. Like the blocks in the bin's
+ * list it counts as live, and it goes back when they do. Slow paths alone come here (idle.c). */
+
+/* Not the heap that is everybody's, and none where nothing is to be kept. */
+ALWAYS_INLINE bool heap_keeps(const struct heap *heap)
+{
+    /* Relaxed: a setting. */
+    return heap != &heap_orphans && atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) != 0;
+}
+
+/* The span's countdown has ended. Objects that are picked have to be counted, which a refill from a list does. */
+ALWAYS_INLINE bool hand_put(struct heap *heap, struct span *span)
+{
+    if (!bin_has_hand(span->bin)) return false;
+    struct hand *hand = &heap->hands[span->bin - HAND_BIN_MIN];
+    if (hand->count == HAND_BLOCKS || span->carved - span->held_back != 1) return false;
+    if (pick_is_on() || span->since != 0 || !heap_keeps(heap)) return false;
+    uintptr_t block = span->free;
+    span->free = list_end_of(block);
+    if (LIKELY(!span->listed)) span->countdown = 1; /* as it was */
+    else arrange(heap, span, span->carved);
+    hand->blocks[hand->count++] = block;
+    return true;
+}
+
+/* The youngest; 0: none. */
+ALWAYS_INLINE uintptr_t hand_take(struct heap *heap, unsigned bin)
+{
+    if (!bin_has_hand(bin)) return 0;
+    struct hand *hand = &heap->hands[bin - HAND_BIN_MIN];
+    return hand->count != 0 ? hand->blocks[--hand->count] : 0;
+}
+
 /* The block that is `steps` links behind `block`. */
 static uintptr_t list_walk(uintptr_t block, uint32_t steps)
 {
@@ -452,27 +494,44 @@ static NOINLINE struct span *bin_get_span(struct heap *heap, unsigned bin)
 
 ALWAYS_INLINE struct span *find_span(struct heap *heap, unsigned bin)
 {
-    pause_inside(heap);
     uint32_t listed = heap->bins[bin].listed;
     return LIKELY(listed != SPAN_NONE) ? span_at(listed) : bin_get_span(heap, bin);
 }
 
 struct span *bin_find_span(struct heap *heap, unsigned bin)
 {
+    pause_inside(heap);
     return find_span(heap, bin);
+}
+
+/* Give the bin, which is empty, the block that was at hand. */
+ALWAYS_INLINE bool hand_give(struct heap *heap, unsigned bin)
+{
+    if (pick_is_on()) return false; /* as above */
+    uintptr_t block = hand_take(heap, bin);
+    if (block == 0) return false;
+    heap->rests = false; /* see bin_gives */
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED); /* relaxed: a figure, as above */
+    heap->free[bin] = block;
+    heap->bins[bin].zeros = false;
+    return true;
+}
+
+static NOINLINE bool refill_from_span(struct heap *heap, unsigned bin)
+{
+    struct span *span = find_span(heap, bin);
+    if (UNLIKELY(span == NULL)) return false;
+    span_give(heap, span, bin);
+    return true;
 }
 
 bool bin_refill(struct heap *heap, unsigned bin)
 {
     uint32_t entered = heap_enter(heap);
-    struct span *span = find_span(heap, bin);
-    if (LIKELY(span != NULL)) {
-        span_give(heap, span, bin);
-        heap_leave(heap, entered);
-        return true;
-    }
+    pause_inside(heap);
+    bool given = hand_give(heap, bin) || refill_from_span(heap, bin);
     heap_leave(heap, entered);
-    return false;
+    return given;
 }
 
 /* ---- refilling for calloc ------------------------------------------------------------------------- */
@@ -551,8 +610,7 @@ READS_RACILY unsigned bin_to_borrow_from(struct heap *heap, unsigned bin)
 ALWAYS_INLINE bool span_is_last_resort(const struct heap *heap, const struct span *span)
 {
     const struct bin *bin = &heap->bins[span->bin];
-    if (heap == &heap_orphans || atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) == 0)
-        return false;
+    if (!heap_keeps(heap)) return false;
     return bin->listed == SPAN_NONE || (bin->listed == span_index(span) && span->next == SPAN_NONE);
 }
 
@@ -591,7 +649,8 @@ ALWAYS_INLINE void countdown_ended(struct span *span, struct heap *heap)
 {
     uint32_t entered = heap_enter(heap);
     /* Relaxed: it was ours, and is no more if it was found empty and given away before we came in. */
-    if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap)) look(heap, span, span->held_back);
+    if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) && !hand_put(heap, span))
+        span_look(heap, span, span->held_back);
     heap_leave(heap, entered);
 }
 
@@ -619,8 +678,17 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
 
+/* One by one: chores may come by. */
+static void return_hand(struct heap *heap, unsigned bin)
+{
+    uintptr_t block;
+    while ((block = hand_take(heap, bin)) != 0)
+        span_free_list(heap, span_of_offset(block - space.base), block, block, 1);
+}
+
 static void return_bin(struct heap *heap, unsigned bin)
 {
+    return_hand(heap, bin);
     if (POOLS_EXIST && bin_is_mixed(bin)) {
         mixed_let_go(heap, bin);
         return;

@@ -92,9 +92,18 @@ static bool block_exists(const struct span *span, uintptr_t block)
     return (span->uncarved >> unit & 1) == 0;
 }
 
+static bool is_at_hand(const struct heap *heap, unsigned bin, uintptr_t block)
+{
+    if (!bin_has_hand(bin)) return false;
+    const struct hand *hand = &heap->hands[bin - HAND_BIN_MIN];
+    for (unsigned i = 0; i < hand->count; i++)
+        if (hand->blocks[i] == block) return true;
+    return false;
+}
+
 void check_suspicious_free(const struct heap *heap, const struct span *span, uintptr_t block)
 {
     if (!block_exists(span, block) || check_list_contains(span->free, block) ||
-        check_list_contains(heap->free[span->bin], block))
+        check_list_contains(heap->free[span->bin], block) || is_at_hand(heap, span->bin, block))
         check_double_free((const void *)block);
 }

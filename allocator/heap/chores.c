@@ -301,6 +301,7 @@ static COLD enum chores_left step_on(struct heap *heap, uint64_t now, uint64_t r
 void heap_chores_look(struct heap *heap)
 {
     uint64_t now = platform_clock_ms(), before = heap->chores_looked;
+    if (LIKELY(now == before && now < heap->chores_due && heap->busy)) return; /* nothing is new in this tick */
     heap_pressure_pass(now);
     uint64_t rested = now - heap->chores_looked;
     heap->busy = rested <= BUSY_MS;

@@ -99,6 +99,14 @@ ALWAYS_INLINE bool bin_is_mixed(unsigned bin)
     return bin_is_pool(bin) && bin_class(bin) == CLASS_MIXED;
 }
 
+/* Above 4 KiB few blocks fit a span. Of those classes a heap keeps so many freed blocks beside each bin's list (bin.c). */
+enum { HAND_BIN_MIN = BIN_COUNT - 3 * CLASSES_PER_DOUBLING, HAND_BINS = BIN_COUNT - HAND_BIN_MIN, HAND_BLOCKS = 3 };
+
+ALWAYS_INLINE bool bin_has_hand(unsigned bin)
+{
+    return !HARDENED && bin - HAND_BIN_MIN < HAND_BINS;
+}
+
 /* Bytes of a block of the bin: the least that an object has, if they are mixed. */
 ALWAYS_INLINE uint32_t bin_block_size(unsigned bin)
 {
@@ -172,6 +180,12 @@ struct span_chain {
     uint32_t spans; /* their number */
 };
 
+/* Freed blocks of a bin, each of a span of which no other is free (bin.c). */
+struct hand {
+    uint32_t count;
+    uintptr_t blocks[HAND_BLOCKS]; /* the youngest last */
+};
+
 struct bin {
     uint32_t listed; /* first of the spans that have blocks to give, fullest first in tendency; SPAN_NONE: none */
     uint32_t spans; /* how many spans the bin has */
@@ -208,6 +222,7 @@ struct heap {
     bool quiet; /* pools/: who allocates is asked only when a bin is empty */
 
     struct bin bins[HEAP_BINS];
+    struct hand hands[HAND_BINS];
     struct span_chain owned; /* spans of this heap, without those that are sparse */
     struct span_chain sparse; /* those: the first has been so for longest, but for what dead threads left */
     size_t sparse_bytes; /* in blocks that exist in those: at most half of it is in use */

@@ -26,7 +26,7 @@
  * - what others have freed for the owner can be counted, and spans of which nothing else lives are given away: see remote.c.
  *
  * What cannot be had: the blocks of the bins' own lists, which malloc may take at any time, few in each bin of a heap that has freed
- * spans; and pages of spans that are not sparse. That takes an owner that sleeps in the kernel: of such a one the whole
+ * spans; those at hand, for which free may be writing into their spans; and pages of spans that are not sparse. That takes an owner that sleeps in the kernel: of such a one the whole
  * heap can be had, see lent.c. Objects of mixed sizes are freed and made elsewhere: their bins are
  * left alone. Heaps of a lock are not idle.
  *

@@ -96,6 +96,9 @@ static void join_lists(struct heap *heap)
         heap->free[bin] = bin_nothing(heap);
         if (!list_is_empty(first)) join(first);
     }
+    for (unsigned bin = 0; bin < HAND_BINS; bin++)
+        for (unsigned i = 0; i < heap->hands[bin].count && i < HAND_BLOCKS; i++) join(heap->hands[bin].blocks[i]);
+    memset(heap->hands, 0, sizeof heap->hands);
 }
 
 /* Whether it is a run that the heap has kept. */

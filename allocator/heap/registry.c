@@ -105,6 +105,7 @@ static void heap_set_up_bins(struct heap *heap)
         heap->free[bin] = bin_nothing(heap);
         heap->bins[bin] = (struct bin){.listed = SPAN_NONE};
     }
+    memset(heap->hands, 0, sizeof heap->hands);
     heap->owned = heap->sparse = (struct span_chain){.first = SPAN_NONE, .last = SPAN_NONE};
     heap->sparse_bytes = 0;
 }

@@ -97,7 +97,7 @@ static bool is_in_span(const struct look *look, uintptr_t block)
     return (block & ~(uintptr_t)(SPAN_SIZE - 1)) == look->start && block % MALLOC_ALIGNMENT == 0;
 }
 
-/* How many blocks of the span its owner's bin holds, which malloc takes from meanwhile: as far as its list leads. */
+/* How many blocks of the span its owner's bin holds, which malloc takes from meanwhile: as far as its list leads, and at hand. */
 READS_RACILY static uint32_t blocks_in_bin(const struct look *look, const struct counts *counts)
 {
     uintptr_t block = READ(counts->owner->free[counts->bin]);
@@ -108,6 +108,10 @@ READS_RACILY static uint32_t blocks_in_bin(const struct look *look, const struct
         block ^= link;
         blocks++;
     }
+    if (!bin_has_hand(counts->bin)) return blocks;
+    const struct hand *hand = &counts->owner->hands[counts->bin - HAND_BIN_MIN];
+    uint32_t count = READ(hand->count);
+    for (uint32_t i = 0; i < count && i < HAND_BLOCKS; i++) blocks += is_in_span(look, READ(hand->blocks[i]));
     return blocks;
 }
 

@@ -299,6 +299,11 @@ bool platform_lock_is_held_by_fork(const platform_lock *lock)
     return (atomic_load_explicit(&lock->word, memory_order_seq_cst) & FORKS) != 0;
 }
 
+bool platform_lock_fork_passes(const platform_lock *lock)
+{
+    return word_latest(lock) != LEFT && fork_watched.mend == NULL;
+}
+
 bool platform_lock_is_any_own(void)
 {
     return own.count != 0;

@@ -175,6 +175,8 @@ bool platform_lock_enter(platform_lock *lock);
 bool platform_lock_is_awaited(const platform_lock *lock); /* some thread sleeps until it is released */
 bool platform_lock_is_own(const platform_lock *lock); /* the calling thread has acquired it */
 bool platform_lock_is_held_by_fork(const platform_lock *lock);
+/* False: the fork that has it is the calling thread's own, or never ends. */
+bool platform_lock_fork_passes(const platform_lock *lock);
 
 /* Whether the calling thread has acquired a lock of this kind, or is about to: then it was interrupted by a signal, if it
  * is not itself in the code that did. */

@@ -7,9 +7,10 @@
  *     releases  a run by putting it onto a list (`deferred`), to be taken in by whoever has the space's lock next
  *     takes     one from there, or what lies beyond the frontier, under a lock that no fork holds (`beside`)
  *
- * and goes without the rest. So that not each fork takes new addresses for good, it first puts free runs onto the list, if there were
- * too few at the forks before. The child may find such a taker in the midst: then the frontier is raised or is not, and if it
- * is, then what lies below it is described.
+ * and goes without the rest; where that is not enough, it waits for a while (space.c). So that not each fork takes new addresses
+ * for good, it first puts free runs onto the list, if there were too few at the forks before. The child may find such a taker in
+ * the midst: then the frontier is raised or is not, and if it is, then what lies below it is described; and a run that was being
+ * cut is whole, or its parts are (cut_deferred).
  *
  * A thread that forks in a signal's handler, having been interrupted with a lock of ours, cannot hold the space: it may be
  * the one that is in the middle of it, or another thread be, which waits for it. In its child the space is the calling
@@ -30,10 +31,16 @@ static unsigned list_of_length(uint32_t spans)
     return list < DEFERRED_LISTS ? list : DEFERRED_LISTS - 1;
 }
 
-static void defer(uint32_t index, uint32_t spans, unsigned pool)
+/* Nobody's object, whoever frees it again. */
+static struct span *describe(uint32_t index, uint32_t spans, unsigned pool)
 {
-    struct span *first = run_hand_out(index, spans, SPAN_METADATA, pool); /* nobody's object, whoever frees it again */
-    _Atomic(uint32_t) *list = &space_state.deferred[list_of_length(spans)];
+    return run_hand_out(index, spans, SPAN_METADATA, pool);
+}
+
+static void list_add(struct span *first)
+{
+    uint32_t index = span_index(first);
+    _Atomic(uint32_t) *list = &space_state.deferred[list_of_length(first->run_spans)];
     uint32_t head = atomic_load_explicit(list, memory_order_relaxed);
     /* Release: pairs with the acquires below. */
     do first->next = head;
@@ -43,7 +50,7 @@ static void defer(uint32_t index, uint32_t spans, unsigned pool)
 
 void run_defer(const struct span *first)
 {
-    defer(span_index(first), first->run_spans, first->pool);
+    list_add(describe(span_index(first), first->run_spans, first->pool));
 }
 
 /* So many of a list are looked at. The youngest come first, so that who frees and allocates the same lengths finds his at once. */
@@ -126,6 +133,13 @@ enum space_access space_enter(void)
     }
 }
 
+bool space_enter_again(void)
+{
+    bool entered = platform_lock_enter(&space_state.lock);
+    if (LIKELY(entered)) catch_up();
+    return entered;
+}
+
 void space_leave(enum space_access access)
 {
     if (LIKELY(space_is_whole(access))) platform_lock_release(&space_state.lock);
@@ -134,8 +148,23 @@ void space_leave(enum space_access access)
 
 /* ---- beside the space -------------------------------------------------------------------------------------------------- */
 
-/* Out of what others have released since; what is left of a longer run goes back. The longest are cut first: they are what a fork has
- * put aside. */
+/* Cut [index, index + spans) out of a run that is in no list; what is left of it goes back. A child may find us anywhere here: so from
+ * behind, each part is described before the one in front of it ends where it begins, and all are before one of them is told of. */
+static struct span *cut_deferred(struct span *run, uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool)
+{
+    uint32_t start = span_index(run), end = start + run->run_spans;
+    unsigned before = run->pool;
+    struct span *behind = NULL;
+    if (end > index + spans) behind = describe(index + spans, end - index - spans, before);
+    atomic_thread_fence(memory_order_release);
+    struct span *first = run_hand_out(index, spans, kind, pool);
+    atomic_thread_fence(memory_order_release);
+    if (index > start) list_add(describe(start, index - start, before));
+    if (behind != NULL) list_add(behind);
+    return first;
+}
+
+/* Out of what others have released since. The longest are cut first: they are what a fork has put aside. */
 static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     unsigned own = list_of_length(spans);
@@ -143,13 +172,10 @@ static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum sp
     for (unsigned list = DEFERRED_LISTS - 1; run == NULL && list > own; list--)
         run = deferred_pop(&space_state.deferred[list], spans, alignment);
     if (run == NULL) return NULL;
-    uint32_t start = span_index(run), end = start + run->run_spans, index = start + spans_before(run, alignment);
-    unsigned pool = run->pool;
-    if (index > start) defer(start, index - start, pool);
-    if (end > index + spans) defer(index + spans, end - index - spans, pool);
-    *zeroed = pool == CLEAN;
+    *zeroed = run->pool == CLEAN;
     if (*zeroed) space_state.clean_aside -= spans;
-    return run_hand_out(index, spans, kind, *zeroed ? DIRTY + node_here() : pool);
+    unsigned pool = *zeroed ? DIRTY + node_here() : run->pool;
+    return cut_deferred(run, span_index(run) + spans_before(run, alignment), spans, kind, pool);
 }
 
 static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, enum span_kind kind)
@@ -157,15 +183,19 @@ static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, en
     uint32_t start = space_state.frontier;
     uint32_t index = index_aligned(start, alignment);
     uint64_t end = (uint64_t)index + spans;
-    if (end > space_state.capacity || !frontier_prepare((uint32_t)end)) return NULL;
+    if (end > space_state.capacity || !frontier_prepare((uint32_t)end)) {
+        if (space_state.beside_new < spans)
+            space_state.beside_new = spans; /* it was lacked, however often it is asked for */
+        return NULL;
+    }
     struct span *first = run_hand_out(index, spans, kind, DIRTY + node_here());
-    struct span *gap = index == start ? NULL : run_hand_out(start, index - start, SPAN_METADATA, CLEAN);
+    struct span *gap = index == start ? NULL : describe(start, index - start, CLEAN);
     /* Release: what lies below it is described, even to a child that this thread is not in. */
     __atomic_store_n(&space_state.frontier, (uint32_t)end, __ATOMIC_RELEASE);
     space_state.beside_new += (uint32_t)end - start;
     if (gap != NULL) {
         space_state.clean_aside += index - start;
-        run_defer(gap);
+        list_add(gap);
     }
     return first;
 }
@@ -196,7 +226,7 @@ static uint32_t put_aside(unsigned pool, unsigned runs, uint32_t wanted)
             if (pool == CLEAN) space_state.clean_aside -= spans;
             break;
         }
-        defer(index, spans, pool);
+        list_add(describe(index, spans, pool));
         all += spans;
     }
     return all;
@@ -241,6 +271,7 @@ void space_fork_child(void)
 {
     platform_lock_mend(&space_state.beside);
     reservation_fork_child();
+    purge_fork_child();
     platform_lock_fork_end_in_child(&space_state.lock);
     space_state.inherited = true;
     space_state.beside_new = 0; /* who was beside the fork is not here */

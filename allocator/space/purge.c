@@ -114,13 +114,41 @@ static uint32_t piece_start(const struct span *run, uint32_t most, uint32_t *spa
     return start;
 }
 
+/* The purges whose runs are in nobody's hands but the purger's. Relaxed: a hint, for who finds no memory. */
+static _Atomic(uint32_t) under_way;
+
+bool space_is_being_purged(void)
+{
+    return atomic_load_explicit(&under_way, memory_order_relaxed) != 0;
+}
+
+void purge_fork_child(void)
+{
+    atomic_store_explicit(&under_way, 0, memory_order_relaxed);
+}
+
+/* Give up the lock for system calls. */
+static void let_go(void)
+{
+    atomic_fetch_add_explicit(&under_way, 1, memory_order_relaxed);
+    platform_lock_release(&space_state.lock);
+}
+
+/* False: a fork has the lock. */
+static bool come_back(void)
+{
+    /* In the child of a signal's handler nothing is under way any more. */
+    if (space_is_being_purged()) atomic_fetch_sub_explicit(&under_way, 1, memory_order_relaxed);
+    return space_enter_again();
+}
+
 /* Purge what the kernel takes of a piece that it has refused as a whole. A run of which it takes nothing counts as young
  * again, and will be begun at its other end, so that it is not in the way of others. False: the lock is lost. */
 static bool piece_purge_refused(uint32_t index, uint32_t spans, unsigned pool)
 {
-    platform_lock_release(&space_state.lock);
+    let_go();
     refused_spans refused = purge_spans(index, spans, false) ? 0 : purge_span_by_span(index, spans);
-    if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
+    if (UNLIKELY(!come_back())) {
         run_defer(span_at(index));
         return false;
     }
@@ -159,12 +187,11 @@ static void purge_held(uint32_t index, uint32_t spans, unsigned pool)
     run_hand_out(index, spans, SPAN_METADATA, pool);
     bool breaks = huge_pages_purged(index, spans);
     bool uncommits = is_worth_uncommitting(spans);
-    platform_lock_release(&space_state.lock);
-
+    let_go();
     bool purged = purge_spans(index, spans, breaks);
     enum platform_move uncommitted = purged && uncommits ? run_uncommit(index, spans) : MOVE_REFUSED;
 
-    if (UNLIKELY(!platform_lock_enter(&space_state.lock))) {
+    if (UNLIKELY(!come_back())) {
         /* Deferred runs are accessible. */
         if (uncommitted == MOVE_DONE && !platform_commit((void *)span_start(span_at(index)), (size_t)spans * SPAN_SIZE))
             uncommitted = MOVE_TARGET_LOST;

@@ -249,20 +249,35 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     return first;
 }
 
+/* There was no memory, beside a fork or while others purge what is free; when they are done there may be plenty. But we wait only so long:
+ * the fork may wait for us, and others may purge all the time. */
+static COLD bool others_are_done(enum space_access access, unsigned *waited_ms)
+{
+    enum { FORK_MS = 1000, PURGE_MS = 100 };
+    _Atomic(uint32_t) never = 0;
+    unsigned most = 0;
+    if (access == SPACE_BESIDE && platform_lock_fork_passes(&space_state.lock)) most = FORK_MS;
+    if (access == SPACE_WHOLE && space_is_being_purged()) most = PURGE_MS;
+    if (*waited_ms >= most) return false;
+    ++*waited_ms;
+    platform_wait(&never, 0, 1000);
+    return true;
+}
+
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
     if ((uint64_t)spans + alignment - 1 > space.window / SPAN_SIZE) return NULL;
     struct place place = {.zeroed = false};
     struct span *first = NULL;
-    enum space_access access;
-    bool lost;
-    do {
-        access = space_enter();
+    unsigned waited = 0;
+    for (;;) {
+        enum space_access access = space_enter();
         if (LIKELY(access == SPACE_WHOLE)) first = acquire(spans, alignment, kind, &place);
         else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
-        lost = access == SPACE_WHOLE && !space_is_whole(access);
+        bool lost = access == SPACE_WHOLE && !space_is_whole(access);
         space_leave(access);
-    } while (UNLIKELY(lost && first == NULL));
+        if (LIKELY(first != NULL) || !(lost || others_are_done(access, &waited))) break;
+    }
     huge_pages_say();
     huge_pages_try(&place.trial);
     /* Without the lock: it is ours, and nobody else knows of it. */
@@ -505,10 +520,15 @@ static void *metadata_beside(size_t size)
 void *space_metadata(size_t size)
 {
     size = (size + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
-    enum space_access access = space_enter();
-    void *memory = access == SPACE_WHOLE ? metadata_take(size) : access == SPACE_BESIDE ? metadata_beside(size) : NULL;
-    space_leave(access);
-    return memory;
+    unsigned waited = 0;
+    for (;;) {
+        enum space_access access = space_enter();
+        void *memory = access == SPACE_WHOLE    ? metadata_take(size)
+                       : access == SPACE_BESIDE ? metadata_beside(size)
+                                                : NULL;
+        space_leave(access);
+        if (LIKELY(memory != NULL) || !others_are_done(access, &waited)) return memory;
+    }
 }
 
 READS_RACILY uint32_t space_spans(void)

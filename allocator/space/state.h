@@ -202,6 +202,8 @@ enum space_access {
 
 enum space_access space_enter(void);
 void space_leave(enum space_access access);
+/* For who had the lock and has let it go: take it, and take in what was released beside forks meanwhile. False: a fork has it. */
+bool space_enter_again(void);
 
 /* Whether who has entered so still has the lock: purging may lose it to a fork. */
 ALWAYS_INLINE bool space_is_whole(enum space_access access)
@@ -346,6 +348,9 @@ bool purge_counted(void *start, size_t size);
 /* Purge all dirty runs. The lock is let go during each system call, here and below, and lost if a fork has it then: see
  * space_is_whole. */
 void purge_all(void);
+/* Any thread: whether another may be about to put back what it purges. */
+bool space_is_being_purged(void);
+void purge_fork_child(void);
 
 /* Any thread, without the lock, as a hint: the process has locked its memory, and the kernel would refuse again. */
 bool purge_is_hopeless(void);

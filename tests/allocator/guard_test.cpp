@@ -40,14 +40,22 @@ bool is_at_start(const void *object)
     return address_of(object) % PAGE == 0;
 }
 
+// As the option does.
+void set_mean(size_t mean)
+{
+    guard_mean = mean;
+    pick_wanted = true;
+}
+
 // An object that is guarded. What is allocated on the way there stays.
 template <typename Allocate> char *guarded_by(Allocate allocate)
 {
-    size_t before = guard_mean.exchange(1);
+    size_t before = guard_mean;
+    set_mean(1);
     void *object;
     do object = allocate();
     while (object != nullptr && !is_guarded(object));
-    guard_mean = before;
+    set_mean(before);
     return static_cast<char *>(object);
 }
 
@@ -103,14 +111,14 @@ const auto killed_by_segv = testing::KilledBySignal(SIGSEGV);
 TEST(Guard, ObjectsAreOrdinaryWhereThereIsNoRoomForSlots)
 {
     refuses_to_seal = true;
-    guard_mean = 1;
+    set_mean(1);
     for (int i = 0; i < 1000; i++) {
         void *object = subject::allocate(64);
         ASSERT_NE(object, nullptr);
         ASSERT_FALSE(is_guarded(object));
         subject::release(object);
     }
-    guard_mean = 0;
+    set_mean(0);
     EXPECT_EQ(guards().slots, 0u);
 }
 
@@ -369,14 +377,14 @@ TEST(GuardSample, ObjectsInPoolsAreGuardedToo)
     // In turn ordinary, in a pool of their size, and among others of any size.
     std::vector<size_t> counts(3);
     subject::release(subject::allocate(1));
-    guard_mean = 16384;
+    set_mean(16384);
     enum { ROUNDS = 300000 };
     for (int i = 0; i < ROUNDS; i++) {
         void *object = subject::allocate(64);
         counts[i % 3] += is_guarded(object);
         subject::release(object);
     }
-    guard_mean = 0;
+    set_mean(0);
     for (size_t count : counts) {
         // 390; the first of a thread's in each pool are ordinary, and whoever is left over at the end of a hole is counted twice.
         EXPECT_GT(count, 250u);
@@ -399,14 +407,14 @@ TEST(GuardSample, OfAMillionMistakesAsManyAreFoundAsThereShouldBe)
     thread_heap->guard = {};
     thread_heap->guard.random = 20240301;
     enum { MISTAKES = 1000000, SIZE = 48, MEAN = 128 * 1024 };
-    guard_mean = MEAN;
+    set_mean(MEAN);
     ::testing::internal::CaptureStderr(); // a report for each, up to a bound
     for (int i = 0; i < MISTAKES; i++) {
         char *object = static_cast<char *>(subject::allocate(SIZE));
         if (sigsetjmp(program_goes_on, 1) == 0) read_from(object + SIZE); // harms no neighbour
         subject::release(object);
     }
-    guard_mean = 0;
+    set_mean(0);
     std::string reports = ::testing::internal::GetCapturedStderr();
     // Half of the guarded stand at the end of their page.
     double expected = 0.5 * MISTAKES * (1 - std::exp(-static_cast<double>(SIZE) / MEAN));
@@ -433,12 +441,12 @@ TEST(GuardSample, AHeapThatIsTrimmedOftenHasNoMoreGuardedObjects)
     thread_heap->guard = {};
     thread_heap->guard.random = 20240302;
     size_t before = guards().samples + guards().missed;
-    guard_mean = MEAN;
+    set_mean(MEAN);
     for (void *&object : objects) {
         object = subject::allocate(SIZE);
         subject::trim();
     }
-    guard_mean = 0;
+    set_mean(0);
     expect_about(guards().samples + guards().missed - before,
                  COUNT * (1 - std::exp(-static_cast<double>(BLOCK) / MEAN)));
     for (void *object : objects) subject::release(object);

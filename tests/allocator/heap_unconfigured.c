@@ -15,8 +15,7 @@ void heap_configure(void)
         atomic_store_explicit(&guard_mean, strtoul(text, NULL, 10), memory_order_relaxed);
     if (platform_environment("HEAPFIT_TEST_SAMPLE", text, sizeof text))
         atomic_store_explicit(&sample_mean, strtoul(text, NULL, 10), memory_order_relaxed);
-    /* Tests set both as they like. */
-    atomic_store_explicit(&pick_wanted, true, memory_order_relaxed);
+    if (guard_mean != 0 || sample_mean != 0) atomic_store_explicit(&pick_wanted, true, memory_order_relaxed);
 }
 
 bool heap_settings_bound(enum pressure pressure, size_t kept)

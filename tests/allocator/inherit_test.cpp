@@ -64,7 +64,7 @@ void check_everything()
 }
 
 constexpr size_t BLOCKS = 200'000;
-constexpr size_t SIZES[] = {16, 100, 512, 3000};
+constexpr size_t SIZES[] = {16, 100, 512, 3000, 20'000};
 
 // A half of the blocks lives; what the main thread has freed of the rest, the child of another one uses.
 TEST(Inherit, BlocksThatWereFreeAreUsedAgain)

@@ -1,0 +1,96 @@
+// A fork's child finds the space as it was in the midst of what another thread did beside the fork.
+#include "space_runs.h"
+#include "space_state.h"
+#include "system.h"
+
+namespace
+{
+
+using namespace space_runs;
+
+// From the first span to the frontier, run by run, and the ends of each free one agree.
+void expect_whole()
+{
+    for (uint32_t index = 0; index < space_spans();) {
+        const struct span *run = span_at(index);
+        ASSERT_NE(0u, run->run_spans) << "run " << index;
+        index += run->run_spans;
+        ASSERT_LE(index, space_spans());
+        const struct span *last = span_at(index - 1);
+        if (run->kind != SPAN_FREE) continue;
+        EXPECT_EQ(SPAN_FREE, last->kind);
+        EXPECT_EQ(run->run_spans, last->run_spans);
+        EXPECT_EQ(run->pool, last->pool);
+    }
+}
+
+bool is_armed;
+int moments;
+
+// In a child of this moment, which has another thread's fork behind it, the space can be walked and used.
+void look_in_a_child()
+{
+    if (!is_armed) return;
+    moments++;
+    isolated::expect_passes([] {
+        is_armed = false;
+        platform_lock_release(&space_state.beside); // whose thread is not here
+        space_fork_child();
+        expect_whole();
+        std::vector<struct span *> runs;
+        for (uint32_t spans = 1; spans < 30; spans++) runs.push_back(acquire(spans));
+        for (auto *run : runs) space_release(run);
+        expect_whole();
+    });
+}
+
+} // namespace
+
+extern "C" struct span *__real_run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
+
+extern "C" struct span *__wrap_run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool)
+{
+    look_in_a_child();
+    struct span *first = __real_run_hand_out(index, spans, kind, pool);
+    look_in_a_child();
+    return first;
+}
+
+namespace
+{
+
+// So that inside the free run stand the ends of those that it has merged from.
+void leave_traces()
+{
+    std::vector<struct span *> runs;
+    for (uint32_t i = 0; i < 60; i++) runs.push_back(acquire(1 + i % 3));
+    for (size_t i = 0; i < runs.size(); i += 2) space_release(runs[i]);
+    for (size_t i = 1; i < runs.size(); i += 2) space_release(runs[i]);
+}
+
+// One is cut into three: what lies before an aligned run goes back, and what lies behind it.
+TEST(SpaceFork, AChildFindsARunThatAnotherThreadIsCuttingWhole)
+{
+    for (bool is_clean : {false, true})
+        in_new_space([=] {
+            struct span *before = acquire(1); // what follows is not aligned
+            space_fork_begin();
+            struct span *lacked = acquire(100);
+            space_fork_end(); // from now on a fork puts some aside
+            space_release(lacked);
+            leave_traces();
+            if (is_clean) space_purge_all();
+            space_fork_begin();
+            ASSERT_TRUE(space_state.any_deferred);
+            is_armed = true;
+            struct span *run = space_acquire(5, 16, SPAN_LARGE, nullptr);
+            is_armed = false;
+            ASSERT_NE(nullptr, run);
+            EXPECT_EQ(6, moments) << "three parts";
+            space_fork_end();
+            space_release(run);
+            space_release(before);
+        });
+}
+
+} // namespace
