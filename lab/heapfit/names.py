@@ -7,11 +7,19 @@ the allocator and of the standard library that its authors never wrote. Exported
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 
-# What runs before `main`, or before a thread's function; the beginnings of names.
-_BELOW_MAIN = ("__libc_start", "_start")
-_BELOW_THREADS = ("clone", "clone3", "__clone", "__clone3")
+# What calls `main` or a thread's function: where it is the outermost call, ...
+_OUTERMOST = re.compile(
+    r"_start|_start_c|_*clone3?|start_thread|execute_native_thread_routine"
+    r"|(?:.*\b)?core::ops::function::Fn.*::call\w*"
+)
+# ... and wherever it is. What is around it starts the program, too: C's `main` is around Rust's.
+_START = re.compile(
+    r"_*libc_start_|std::rt::lang_start"
+    r"|std::sys\w*::.*::(?:__rust_begin_short_backtrace|thread_start)"
+)
 
 _ALLOCATORS = {
     *("malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "memalign", "valloc"),
@@ -41,15 +49,25 @@ def passes_on(name: str) -> bool:
 
     >>> [passes_on(name) for name in ("std::vector<…>::_M_realloc_insert<…>", "operator new")]
     [True, True]
-    >>> [passes_on(name) for name in ("std::vector<…>::push_back", "main", "_start")]
-    [False, False, True]
+    >>> [passes_on(name) for name in ("std::vector<…>::push_back", "main")]
+    [False, False]
     """
-    return (
-        name in _ALLOCATORS
-        or name in _BELOW_THREADS
-        or name.startswith(_BELOW_MAIN)
-        or bool(_INTERNAL.search(name))
-    )
+    return name in _ALLOCATORS or bool(_INTERNAL.search(name))
+
+
+def started(names: Sequence[str]) -> int:
+    """Return how many of a chain's functions, by their short names and the innermost first, are
+    not there only to start `main` or a thread.
+
+    >>> started(["malloc", "work", "start_thread", "clone3"])
+    2
+    >>> started(["app::main", "std::rt::lang_start::{{closure}}", "main", "_start"])
+    1
+    """
+    count = next((at for at, name in enumerate(names) if _START.match(name)), len(names))
+    while count and _OUTERMOST.fullmatch(names[count - 1]):
+        count -= 1
+    return count
 
 
 @cache

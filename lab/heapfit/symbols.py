@@ -24,7 +24,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from heapfit.host.proc import undeleted
-from heapfit.names import brief
+from heapfit.names import brief, shortened, started
 
 # Where Debian and others put debug information: by build id, or below it as the file itself lies.
 _DEBUG_ROOT = Path("/usr/lib/debug")
@@ -281,7 +281,8 @@ _CXX_HEADERS = "/include/c++/"
 _CXX_NAMES = ("std::", "__gnu_cxx::", "operator new")
 _PYTHON_LIBRARY = re.compile(r"^<frozen |/python3[.\d]*/(?!(site|dist)-packages/)")
 # Their functions that allocate say less than who called them.
-_C_LIBRARIES = ("libc.so", "libc-", "libstdc++.so", "libc++.so", "ld-linux", "ld-musl")
+_CXX_LIBRARIES = ("libstdc++.so", "libc++.so")
+_C_LIBRARIES = ("libc.so", "libc-", *_CXX_LIBRARIES, "ld-linux", "ld-musl")
 
 
 def own_calls(chain: Iterable[Frame]) -> list[tuple[Frame, str]]:
@@ -289,18 +290,19 @@ def own_calls(chain: Iterable[Frame]) -> list[tuple[Frame, str]]:
 
     Where lines of an interpreted program are among them, these are that code. What the C++ library
     has put in between is left out, and so are functions of the C library and of Python's that
-    allocate, and what calls `main`. The last function that is left out before the first call that
+    allocate, and what calls `main` or starts a thread. The last function that is left out before the first call that
     stays is named beside that one. Where nothing would stay, all does.
     """
     chain = list(chain)
     chain = [frame for frame in chain if frame.is_interpreted] or chain
+    chain = chain[: started([shortened(frame.function or "") for frame in chain])] or chain
     frames: list[Frame] = []
     found: list[tuple[Frame, str]] = []
     via = ""
     for frame in chain:
         frames.append(frame)
         if _is_of_cxx(frame) or (not found and (_is_of_c(frame) or _is_of_python(frame))):
-            via = _short(frame)
+            via = _short(frame) or via
         else:
             found.append((frame, "" if found else via))
         if frame.function == _MAIN and not frame.is_interpreted:
@@ -338,6 +340,8 @@ def _short(frame: Frame) -> str:
 
 def _is_of_cxx(frame: Frame) -> bool:
     name = brief(frame.function or "")
+    if not name:
+        return Path(frame.module or "").name.startswith(_CXX_LIBRARIES)
     return _CXX_HEADERS in (frame.file or "") or name.startswith(_CXX_NAMES)
 
 

@@ -77,6 +77,15 @@ def test_traces_are_added_up_by_functions(tmp_path: Path) -> None:
     assert "flames" not in both.model_dump()
 
 
+def test_what_starts_a_program_is_not_in_the_graph(tmp_path: Path) -> None:
+    names = ["_start", "main", "std::rt::lang_start_internal", "app::main", "_start_all",
+             "alloc::raw_vec::RawVec<T,A>::grow_one"]  # fmt: skip
+    tables = site_tables(names, 1)
+    found = profile(count(profile_tables.write(tmp_path / "rust", tables)))
+    of_all = sums(found.flames, flames.TITLES.index("allocated in all"), "bytes")
+    assert of_all[("app::main", "_start_all")] == sum(b.size for b in tables.blocks if b.site > 4)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
     """An old and a new recording: of the same, but that the new one has a site of another name."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit
 from heapfit import symbols
+from heapfit.symbols import Frame, told
 from heapfit.trace.sites import Mapping, Places, parse_mappings
 
 pytestmark = pytest.mark.full
@@ -216,3 +217,23 @@ def test_code_that_was_unloaded_keeps_its_name(run_heapfit: Heapfit, tmp_path: P
     for each in sites:
         found[each["chain"][0].partition(" (")[0]] += each["amount"]["objects"]
     assert (found["leaks_"], found["honest"]) == (10000, 50)
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize(
+    ("outer", "library"),
+    [
+        (["start_thread", "__clone3"], "libc.so.6"),
+        (["execute_native_thread_routine", "start_thread@@GLIBC_2.34", "clone"], "libc.so.6"),
+        ([None, "start_thread", "clone3"], "libstdc++.so.6"),
+        (["__libc_start_call_main", "__libc_start_main_alias_2", None], "app"),
+    ],
+)
+def test_what_starts_a_program_or_a_thread_is_not_told(
+    outer: list[str | None], library: str
+) -> None:
+    inner = [Frame(1, "/bin/app", "grow"), Frame(2, "/bin/app", "start_thread"),
+             Frame(3, "/bin/app", "_start_all")]  # fmt: skip
+    frames = [Frame(9, f"/lib/{library}", name, offset=9) for name in outer]
+    assert told([*inner, *frames]) == ["grow", "start_thread", "_start_all"]
+    assert told(frames)

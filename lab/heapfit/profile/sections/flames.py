@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from operator import sub
 
-from heapfit.names import passes_on, shortened
+from heapfit.names import passes_on, shortened, started
 from heapfit.profile.flames import stacks
 from heapfit.profile.flames.tree import Tree, grow
 from heapfit.profile.tally import Tally
@@ -25,6 +25,7 @@ def count(trace: Trace, tally: Tally) -> None:
     labels = {place: _labels(place) for place in set(found.places.values())}
     for site, amounts in found.amounts.items():
         names = [name for place in found.chain(site) for name in labels[place]]
+        names = names[: started(names)]
         stack = names[::-1] or [shortened(name) for name, _ in found.frames(site)[:1]]
         tally.add("flames", tuple(stack), chain.from_iterable(amounts))
 
