@@ -1,7 +1,8 @@
 """Functions as people read them: short, and which of them only pass a call on.
 
-C++'s demangled names have every type in full, and between a program and `malloc` stand functions of
-the allocator and of the standard library that its authors never wrote. Exported files keep them.
+The demangled names of C++ and Rust have every type in full. Between a program and `malloc` stand
+functions of the allocator and of the standard library that its authors never wrote, and around
+`main` those that start it. Exported files keep them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,13 @@ _ALLOCATORS = {
 _INTERNAL = re.compile(
     r"^__gnu_cxx::|^std::(?:allocator|allocator_traits|construct_at)\b|^std::(?:.*::)?_[A-Z_]"
 )
+_RUST_CRATES = ("alloc", "core", "std", "hashbrown")
+# What calls an allocator in them, and the symbols that it calls.
+_RUST_INTERNAL = re.compile(
+    r"(?:alloc::(?:alloc|raw_vec)|<alloc::alloc|hashbrown::raw|__rustc)::|__(?:rust|rdl|rg)_\w*alloc"
+)
+# The crate of a type or a trait, if it has one.
+_RUST_CRATE = re.compile(r"\W*(?:(?:const|dyn|impl|mut) \W*)*(\w+)::")
 _INLINE_NAMESPACES = re.compile(r"\b(std::)__(?:cxx11|1|debug)::")
 # Versions, what the compiler calls the parts and copies that it makes of a function, and what Rust
 # appends to each.
@@ -51,8 +59,10 @@ def passes_on(name: str) -> bool:
     [True, True]
     >>> [passes_on(name) for name in ("std::vector<…>::push_back", "main")]
     [False, False]
+    >>> [passes_on(name) for name in ("alloc::raw_vec::RawVec<…>::grow_one", "app::raw_vec::f")]
+    [True, False]
     """
-    return name in _ALLOCATORS or bool(_INTERNAL.search(name))
+    return name in _ALLOCATORS or bool(_INTERNAL.search(name)) or bool(_RUST_INTERNAL.match(name))
 
 
 def started(names: Sequence[str]) -> int:
@@ -71,6 +81,24 @@ def started(names: Sequence[str]) -> int:
 
 
 @cache
+def is_of_rust(function: str) -> bool:
+    """Tell whether a function is of Rust's own libraries, by its name: `<type as trait>::name` is
+    if both are. Names of C++ end in parameters.
+
+    >>> [is_of_rust(name) for name in ("<alloc::vec::Vec<app::T>>::push", "core::run(int) const")]
+    [True, False]
+    >>> is_of_rust("<app::T as core::fmt::Display>::fmt"), is_of_rust("<str>::trim")
+    (False, True)
+    """
+    if _QUALIFIERS.sub("", _SUFFIX.sub("", function)).endswith(")"):
+        return False
+    types, name = _typed(function)
+    found = map(_RUST_CRATE.match, types.split(" as ") if types else [name])
+    crates = {each[1] if each else "" for each in found}
+    return crates <= {*_RUST_CRATES, *([""] if types else [])}  # str and the like have none
+
+
+@cache
 def shortened(function: str) -> str:
     """Return a function's name without its result, its parameters and those of its templates.
 
@@ -80,10 +108,16 @@ def shortened(function: str) -> str:
     '(anonymous namespace)::f::{lambda(int)#1}::operator()'
     >>> shortened("operator new(unsigned long)"), shortened("pthread_create@GLIBC_2.2.5")
     ('operator new', 'pthread_create')
+    >>> shortened("<app::List<u8>>::add::<app::Item<u8>>"), shortened("<[T] as app::Own<T>>::own")
+    ('app::List<…>::add::<…>', '<[T] as app::Own<…>>::own')
     """
     name = _ABI.sub("", _SUFFIX.sub("", function))
-    if name.startswith("<") or not any(each in name for each in "<( "):
-        return name  # of C, or of Rust, whose names begin with a type
+    if not any(each in name for each in "<( "):
+        return name
+    if name.startswith("<"):
+        types, rest = _typed(name)
+        whole = f"<{types}>" if " as " in types else types
+        return whole + _without_parameters(rest) if types else name
     bare = _QUALIFIERS.sub("", _INLINE_NAMESPACES.sub(r"\1", _without_parameters(name)))
     # The result stands before the last blank, but for those that are parts of the name.
     blanks = _WITH_BLANKS.search(bare)
@@ -101,8 +135,38 @@ def brief(function: str) -> str:
     ('book::order::operator()', 'operator new')
     >>> brief("parse.isra.0"), brief("f(int) [clone .cold]")
     ('parse', 'f')
+    >>> brief("app::parse::<u8>"), brief("alloc::slice::<impl [T]>::to_vec")
+    ('app::parse', 'alloc::slice::to_vec')
     """
-    return shortened(function).replace(_HIDDEN_ARGUMENTS, "").rstrip()
+    name = shortened(function).replace("::" + _HIDDEN_ARGUMENTS, "")
+    return name.replace(_HIDDEN_ARGUMENTS, "").rstrip()
+
+
+def _typed(name: str) -> tuple[str, str]:
+    """Return the type that a name of Rust begins with, or `type as trait`, without its arguments,
+    and what follows. Of another name, all of it follows.
+
+    >>> _typed("<a::B<(c, d)> as e::F<g>>::h::<i>")
+    ('a::B<…> as e::F<…>', '::h::<i>')
+    >>> _typed("<<a::B<c> as d::E>::f as g::H>::i")
+    ('<a::B<…> as d::E>::f as g::H', '::i')
+    >>> _typed("<lambda(int)>"), _typed("main")
+    (('', '<lambda(int)>'), ('', 'main'))
+    """
+    depth, starts = 0, [1]
+    for at, character in enumerate(name if name.startswith("<") else ""):
+        depth += (character == "<") - (character == ">" and name[at - 1] != "-")
+        if depth == 1 and name.startswith(" as ", at):
+            starts.append(at + len(" as "))
+        if not depth:
+            ends = [start - len(" as ") for start in starts[1:]]
+            parts = [name[start:end] for start, end in zip(starts, [*ends, at], strict=True)]
+            types = " as ".join(
+                shortened(part) if part.startswith("<") else _without_parameters(part)
+                for part in parts
+            )
+            return (types, name[at + 1 :]) if name.startswith("::", at + 1) else ("", name)
+    return "", name
 
 
 def _without_parameters(name: str) -> str:
@@ -130,7 +194,7 @@ def _without_parameters(name: str) -> str:
         elif character == ")" and rounds:
             rounds -= 1
         elif character == ">" and angles:
-            angles -= 1
+            angles -= name[at - 2] != "-"  # the arrow before a result
         elif outside:
             kept.append(character)
     return "".join(kept)

@@ -24,7 +24,7 @@ from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
 from heapfit.host.proc import undeleted
-from heapfit.names import brief, shortened, started
+from heapfit.names import brief, is_of_rust, passes_on, shortened, started
 
 # Where Debian and others put debug information: by build id, or below it as the file itself lies.
 _DEBUG_ROOT = Path("/usr/lib/debug")
@@ -275,10 +275,13 @@ class _File:
 
 # ------------------------------------------------------------------- as people read it
 
-# Of the C++ library's own functions: headers, and names with or without what they return.
+# Of the standard libraries' own functions: sources, and names with or without what they return.
 _MAIN = "main"
 _CXX_HEADERS = "/include/c++/"
 _CXX_NAMES = ("std::", "__gnu_cxx::", "operator new")
+_RUST_SOURCES = re.compile(
+    r"^/rustc?/(?:[0-9a-f]{40}|deps)/|/library/(?:alloc|core|std)/src/.*\.rs$|/hashbrown-[\d.]+/src/"
+)
 _PYTHON_LIBRARY = re.compile(r"^<frozen |/python3[.\d]*/(?!(site|dist)-packages/)")
 # Their functions that allocate say less than who called them.
 _CXX_LIBRARIES = ("libstdc++.so", "libc++.so")
@@ -288,10 +291,11 @@ _C_LIBRARIES = ("libc.so", "libc-", *_CXX_LIBRARIES, "ld-linux", "ld-musl")
 def own_calls(chain: Iterable[Frame]) -> list[tuple[Frame, str]]:
     """Return a chain of calls, the innermost first, as people look for it: their own code's alone.
 
-    Where lines of an interpreted program are among them, these are that code. What the C++ library
-    has put in between is left out, and so are functions of the C library and of Python's that
-    allocate, and what calls `main` or starts a thread. The last function that is left out before the first call that
-    stays is named beside that one. Where nothing would stay, all does.
+    Where lines of an interpreted program are among them, these are that code. What the libraries of
+    C++ and Rust have put in between is left out, and so are functions of the C library and of
+    Python's that allocate, and what calls `main` or starts a thread. The last function that is left
+    out before the first call that stays is named beside that one. Where nothing would stay, what
+    the libraries' users call does, or else all.
     """
     chain = list(chain)
     chain = [frame for frame in chain if frame.is_interpreted] or chain
@@ -301,13 +305,14 @@ def own_calls(chain: Iterable[Frame]) -> list[tuple[Frame, str]]:
     via = ""
     for frame in chain:
         frames.append(frame)
-        if _is_of_cxx(frame) or (not found and (_is_of_c(frame) or _is_of_python(frame))):
+        if _is_between(frame) or (not found and (_is_of_c(frame) or _is_of_python(frame))):
             via = _short(frame) or via
         else:
             found.append((frame, "" if found else via))
         if frame.function == _MAIN and not frame.is_interpreted:
             break
-    return found or [(frame, "") for frame in frames]
+    named = [frame for frame in frames if not passes_on(shortened(frame.function or ""))]
+    return found or [(frame, "") for frame in named or frames]
 
 
 def told(chain: Iterable[Frame]) -> list[str]:
@@ -338,11 +343,17 @@ def _short(frame: Frame) -> str:
     return name if frame.is_interpreted else brief(name)  # there, <locals> is no template
 
 
-def _is_of_cxx(frame: Frame) -> bool:
-    name = brief(frame.function or "")
-    if not name:
+def _is_between(frame: Frame) -> bool:
+    """Whether a function is of a standard library that calls the allocator for the program."""
+    function, file = frame.function or "", frame.file or ""
+    if not function:
         return Path(frame.module or "").name.startswith(_CXX_LIBRARIES)
-    return _CXX_HEADERS in (frame.file or "") or name.startswith(_CXX_NAMES)
+    return (
+        _CXX_HEADERS in file
+        or brief(function).startswith(_CXX_NAMES)
+        or passes_on(shortened(function))
+        or bool(_RUST_SOURCES.search(file) if file else is_of_rust(function))
+    )
 
 
 def _is_of_python(frame: Frame) -> bool:
@@ -409,13 +420,25 @@ def build_id(path: Path) -> str:
         return ""
 
 
+# Of Rust, and what LLVM appends.
+_RUST_SYMBOL = re.compile(r"(_R[A-Z]\w+|_ZN[\w.$]+?17h[0-9a-f]{16}E)(?:\.llvm\.\d+)?")
+
+
 @cache
 def demangled(name: str) -> str:
-    """Return a C++ symbol as it was written, if the C++ library is there to say it; else `name`.
+    """Return a symbol of Rust or C++ as it was written, that of C++ if the C++ library is there to
+    say it; else `name`.
 
-    >>> demangled("main")
-    'main'
+    >>> demangled("main"), demangled("_RNvCs1234_3app4main.llvm.1234")
+    ('main', 'app::main')
+    >>> demangled("_ZN5alloc7raw_vec15RawVec$LT$T$GT$8grow_one17h0123456789abcdefE")
+    'alloc::raw_vec::RawVec<T>::grow_one'
     """
+    rust = _RUST_SYMBOL.fullmatch(name)
+    if rust:
+        import pydemumble
+
+        return str(pydemumble.demangle(rust[1])) or name
     library = _cxx_library()
     if not name.startswith("_Z") or library is None:
         return name

@@ -211,6 +211,15 @@ def test_call_sites_have_their_chains_and_their_sums(made: Made) -> None:
     )
 
 
+def test_inlined_functions_do_not_use_up_a_chain(made: Made) -> None:
+    own = [
+        SiteRow(1, "std::grow()", caller=2),
+        *(SiteRow(i, "std::f()", i + 1) for i in range(2, 99)),
+    ]
+    profile = made(complete([Block(10, born_ns=5, site=1)]), sites=[*own, SiteRow(99, "work")])
+    assert [each.chain for each in profile.sites.by_bytes] == [["work (std::f)"]]
+
+
 def test_who_leaks_and_then_waits_leaks(made: Made) -> None:
     blocks = [Block(1000, born_ns=1000 * i, site=1) for i in range(1000)]
     waited = Block(16, born_ns=10**9, died_ns=10**9 + 10, site=2)

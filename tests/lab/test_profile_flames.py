@@ -29,10 +29,11 @@ from profile_tables import Block, SiteRow, Tables
         ("void (anonymous namespace)::f<int>(int)", "(anonymous namespace)::f<…>"),
         ("std::function<void (int)>::operator()(int) const", "std::function<…>::operator()"),
         ("std::__cxx11::basic_string<char>::append(char const*)", "std::basic_string<…>::append"),
-        ("<vec::Vec<T> as clone::Clone>::clone", "<vec::Vec<T> as clone::Clone>::clone"),
+        ("<vec::Vec<T> as clone::Clone>::clone", "<vec::Vec<…> as clone::Clone>::clone"),
         ("qsort_r@@GLIBC_2.8", "qsort_r"),
         ("alloc::vec::Vec<T>::push::h0123456789abcdef", "alloc::vec::Vec<…>::push"),
         ("fill(int) [clone .constprop.0] [clone .cold]", "fill"),
+        ("<app::List<fn(u8) -> u8>>::add::<u8>", "app::List<…>::add::<…>"),
     ],
 )
 def test_names_are_shortened_to_what_tells_functions_apart(function: str, short: str) -> None:

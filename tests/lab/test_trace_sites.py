@@ -219,6 +219,61 @@ def test_code_that_was_unloaded_keeps_its_name(run_heapfit: Heapfit, tmp_path: P
     assert (found["leaks_"], found["honest"]) == (10000, 50)
 
 
+_RUST = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library"
+
+
+def rust_chain(app: str | None) -> list[Frame]:
+    """What a `Vec` has allocated, with symbols as they are; `app` is the program's source."""
+    return [
+        Frame(at, "/bin/app", symbols.demangled(symbol), file, 7 if file else None)
+        for at, (symbol, file) in enumerate(
+            (
+                ("_RNvNtCslNYArtu3iFV_5alloc5alloc5alloc", f"{_RUST}/alloc/src/alloc.rs"),
+                (
+                    "_ZN9hashbrown3raw8RawTable17h0123456789abcdefE",
+                    "/rust/deps/hashbrown-0.16.1/src/raw.rs",
+                ),
+                (
+                    "_ZN5alloc3vec16Vec$LT$T$C$A$GT$4push17h0123456789abcdefE.llvm.12",
+                    app and f"{_RUST}/alloc/src/vec/mod.rs",
+                ),
+                ("_RNvMs_NtCs1234_3app5cacheINtB4_5CachehE3add", app),
+                ("_RNvXs_NtCs1234_3app5cacheNtB4_5CacheNtNtCs9_4core3fmt7Display3fmt", app),
+                ("_ZN3app4main17h0123456789abcdefE", app),
+                ("_ZN4core3ops8function6FnOnce9call_once17h0123456789abcdefE", None),
+                ("_ZN3std3sys9backtrace28__rust_begin_short_backtrace17h0123456789abcdefE", None),
+                ("_RNvNtCsjrHSEGnQ3l9_3std2rt19lang_start_internal", f"{_RUST}/std/src/rt.rs"),
+                ("main", None),
+                ("__libc_start_call_main", None),
+                ("_start", None),
+            )
+        )
+    ]
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("app", ["/src/app.rs", None])
+def test_sites_of_rust_are_the_users_lines(app: str | None) -> None:
+    """They were functions of alloc.rs, and mangled."""
+    place = "app.rs:7, " if app else ""
+    assert told(rust_chain(app)) == [
+        f"app::cache::Cache::add ({place}alloc::vec::Vec::push)",
+        "<app::cache::Cache as core::fmt::Display>::fmt" + (" (app.rs:7)" if app else ""),
+        "app::main" + (" (app.rs:7)" if app else ""),
+    ]
+
+
+@pytest.mark.gate
+def test_where_all_is_of_a_library_its_users_function_is_named() -> None:
+    assert told(rust_chain(None)[:3]) == ["alloc::vec::Vec::push"]
+
+
+@pytest.mark.gate
+def test_namespaces_of_cpp_are_not_taken_for_libraries_of_rust() -> None:
+    frames = [Frame(1, "/bin/x", "core::engine::run(int) const"), Frame(2, "/bin/x", "main")]
+    assert told(frames) == ["core::engine::run", "main"]
+
+
 @pytest.mark.gate
 @pytest.mark.parametrize(
     ("outer", "library"),

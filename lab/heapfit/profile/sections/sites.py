@@ -22,7 +22,7 @@ from heapfit.text import join_words
 # Sites of one trace that are told apart, those with most bytes, then most allocations.
 APART = 4096
 CHAIN_SHOWN = 8  # calls ...
-CHAIN_READ = 64  # ... of so many, those that compilers and libraries have put in between included
+CHAIN_READ = 64  # ... of so many, without those that are inlined
 TOLD = 50
 
 # Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, ...
@@ -110,8 +110,11 @@ def _frames(trace: Trace) -> dict[int, tuple[int, Frame]]:
 def _key(site: int, frames: dict[int, tuple[int, Frame]], changed: Collection[str]) -> Key:
     """Return the module and the chain of calls by which a site is the same in all traces."""
     chain: list[Frame] = []
-    while site in frames and len(chain) < CHAIN_READ:
-        site, frame = frames[site]
+    read = 0
+    while site in frames and read < CHAIN_READ:
+        caller, frame = frames[site]
+        read += caller <= site  # a higher one is of the function that this is inlined in
+        site = caller
         # What calls were inlined at an address of a file that has changed is not known any more.
         if frame.module not in changed or frame not in chain[-1:]:
             chain.append(frame)
