@@ -133,15 +133,30 @@ def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left_s", "stay"), [(21.0, ["heapfit-pools", "heapfit"]), (1.0, ["heapfit"])]
+    ("left_s", "pools_s", "stay"),
+    [
+        (21.0, None, ["heapfit-pools", "heapfit"]),
+        (20.9, None, ["heapfit-pools"]),
+        (1.0, None, ["heapfit-pools"]),
+        # A candidate needs the time that its own trials took.
+        (20.9, 0.01, ["heapfit-pools", "heapfit"]),
+        (22.0, 0.01, ["heapfit-pools", "mimalloc", "heapfit"]),
+    ],
 )
 def test_where_time_is_short_the_best_and_its_plain_allocator_stay(
-    monkeypatch: pytest.MonkeyPatch, left_s: float, stay: Sequence[str]
+    monkeypatch: pytest.MonkeyPatch, left_s: float, pools_s: float | None, stay: Sequence[str]
 ) -> None:
     found = [SimpleNamespace(name=each) for each in ("heapfit-pools", "mimalloc", "heapfit")]
     state: Any = search.Screened(found)  # type: ignore[arg-type]
-    monkeypatch.setattr(search, "_left", lambda *_: (left_s, 1.0))
-    search.limit_finalists(SimpleNamespace(), state, Path())  # type: ignore[arg-type]
+    setup: Any = SimpleNamespace(time_s=left_s, baseline=SimpleNamespace(name="glibc"))
+    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), duration_s=1.0)]
+    if pools_s is not None:
+        pools = SimpleNamespace(allocator="heapfit-pools")
+        taken.append(SimpleNamespace(planned=pools, duration_s=pools_s))
+    monkeypatch.setattr(search, "steps", lambda _: [Path("look")])
+    monkeypatch.setattr(search, "_left_s", lambda *_: left_s)
+    monkeypatch.setattr(search, "load", lambda _: (None, taken))
+    search.limit_finalists(setup, state, Path())
     assert [each.name for each in state.left] == stay
 
 

@@ -252,9 +252,10 @@ class _Fit:
         from heapfit.report import write_reading
 
         facts, trial_s = self._look(facts)
-        left = self._candidates(facts, trial_s)
+        left, late = self._candidates(facts, trial_s)
         self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
+        screened.late += late
         search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
         self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
@@ -322,7 +323,10 @@ class _Fit:
             if each is not None and not each.ok:
                 warn(f"warning: {each.topic}: {each.state}; {each.advice}")
 
-    def _candidates(self, facts: Facts, trial_s: float) -> list[InstalledAllocator]:
+    def _candidates(
+        self, facts: Facts, trial_s: float
+    ) -> tuple[list[InstalledAllocator], list[str]]:
+        """Return the candidates that are tried, and the names of those there is no time for."""
         from heapfit.fit import candidates, search
         from heapfit.fit.state import Considered
 
@@ -334,12 +338,14 @@ class _Fit:
         room = search.room(count, trial_s, setup.time_s)
         if room < count and not setup.is_replay:
             found = self._foretold(found, facts, room)
+        wanted = candidates.tried_of(found)
         found = candidates.first_of(found, room, f"there is time for {room}; allow more --time")
+        tried = candidates.tried_of(found)
         self._keep(candidates=[Considered.of(each) for each in found])
-        self._heading("Candidates", f"{room} of {len(found)} are tried")
+        self._heading("Candidates", f"{len(tried)} of {len(found)} are tried")
         if not self.quiet:
             results.print(_rows(found))
-        return candidates.tried_of(found)
+        return tried, [each.name for each in wanted[len(tried) :]]
 
     def _foretold(self, found: list[Candidate], facts: Facts, room: int) -> list[Candidate]:
         """Leave out by a replay what there is no time for."""

@@ -18,6 +18,7 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
+_MOST_LATE = 3  # names in a sentence
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -87,9 +88,20 @@ def answered(
         study=None,
     )
     if where is None:
-        return start, None
+        return start.model_copy(update={"why": [*start.why, *_late(screened.late)]}), None
     reading = read(where)
-    return judged(setup, where, reading, start), reading
+    found = judged(setup, where, reading, start)
+    return found.model_copy(update={"why": [*found.why, *_late(screened.late)]}), reading
+
+
+def _late(names: Sequence[str]) -> list[str]:
+    """A note on what there was no time to try."""
+    if not names:
+        return []
+    more = len(names) - _MOST_LATE
+    shown = [*names[:_MOST_LATE], *([f"{more} more"] if more > 0 else [])]
+    said = f"There was no time to try {join_words(shown)}"
+    return [f"{said}, which may be better: allow more --time."]
 
 
 def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:

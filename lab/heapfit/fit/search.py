@@ -12,7 +12,7 @@ who is in a round from the round before. So an interrupted search goes on by bei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -124,6 +124,7 @@ class Screened:
 
     left: list[InstalledAllocator]
     dropped: list[Dropped] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)  # those that there was no time to try
 
 
 def sizes(count: int) -> list[int]:
@@ -151,18 +152,28 @@ def blocks_of(rounds: Sequence[int], trial_s: float, time_s: float) -> list[int]
 
 
 def room(count: int, trial_s: float, time_s: float) -> int:
-    """Return how many of `count` candidates can be tried in the time.
+    """Return how many of `count` candidates can be tried in the time: two at least, since one block
+    tells which of them is worth the rest of it.
 
-    >>> room(20, 1.0, 900), room(20, 10.0, 900), room(20, 30.0, 900)
-    (20, 12, 5)
+    >>> room(20, 1.0, 900), room(20, 10.0, 900), room(20, 30.0, 900), room(20, 3.0, 60)
+    (20, 12, 5, 2)
     """
     for tried in range(count, FINALISTS, -1):
         rounds = sizes(tried)
         least = sum(_BLOCKS[0] * (n + 1) * trial_s for n in rounds)
         if least <= _SCREENING * time_s:
             return tried
-    left = int(time_s / trial_s) - FEWEST_RUNS
-    return min(count, max(1, min(FINALISTS, 1 + left // (1 + _CONFIRM_BLOCKS[0]))))
+    return min(count, max(2, min(FINALISTS, _unscreened(trial_s, time_s))))
+
+
+def _unscreened(trial_s: float, time_s: float) -> int:
+    """Return how many candidates the verdict has time for without any screening."""
+    return 1 + _spare(trial_s, time_s) // (1 + _CONFIRM_BLOCKS[0])
+
+
+def _spare(trial_s: float, time_s: float) -> int:
+    """Return for how many runs there is time beyond the fewest."""
+    return int(time_s / trial_s) - FEWEST_RUNS
 
 
 def check_time(trial_s: float, time_s: float) -> None:
@@ -179,9 +190,15 @@ def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s:
     """Run the rounds in folders below `folder`."""
     state = Screened(found)
     rounds = sizes(len(found))
-    for number, blocks in enumerate(blocks_of(rounds, trial_s, setup.time_s), start=1):
+    blocks_of_rounds = blocks_of(rounds, trial_s, setup.time_s)
+    if not rounds and len(found) > max(1, _unscreened(trial_s, setup.time_s)):
+        # Which of them there is time for is found out by what the verdict of one leaves.
+        rounds = [len(found)]
+        spare = _spare(trial_s, setup.time_s) // (1 + len(found))
+        blocks_of_rounds = [min(max(spare, 1), _BLOCKS[1])]  # one where there is no time for two
+    for number, blocks in enumerate(blocks_of_rounds, start=1):
         keep = (rounds[number:] or [FINALISTS])[0]
-        if len(state.left) > keep:
+        if len(state.left) > keep or len(rounds) == 1:
             where = folder / f"screen-{number}"
             title = f"screening, round {number}"
             setup.measure(setup.study(title, state.left, blocks, 0, number), where)
@@ -267,25 +284,40 @@ def _over(goal: Goal, readings: Readings) -> dict[str, float]:
     }
 
 
-def _left(setup: Setup, folder: Path) -> tuple[float, float]:
-    """Return how much of the time is left, and how long a trial takes; both in seconds."""
-    spent = [trial for part in steps(folder) for trial in load(part)[1]]
-    first = [trial for part in folder.glob(REPLAY) for trial in load(part)[1]]
-    left_s = setup.time_s - sum(each.duration_s or 0.0 for each in [*spent, *first])
-    return left_s, median_s(spent)
+def _left_s(setup: Setup, folder: Path) -> float:
+    """Return how many seconds of the time are left for the verdict."""
+    return setup.time_s - _spent_s([*folder.glob(REPLAY), *steps(folder)])
+
+
+def _spent_s(parts: Iterable[Path]) -> float:
+    """Return how long the trials of the studies in these folders took."""
+    return sum(trial.duration_s or 0.0 for part in parts for trial in load(part)[1])
+
+
+def _block_s(setup: Setup, state: Screened, folder: Path) -> float:
+    """Return how long a block of those that are left takes: each as its own trials took, or as the
+    baseline's where it has none yet."""
+    taken: dict[str, list[Trial]] = {}
+    for part in steps(folder):
+        for trial in load(part)[1]:
+            taken.setdefault(trial.planned.allocator, []).append(trial)
+    base = taken[setup.baseline.name]
+    return median_s(base) + sum(median_s(taken.get(each.name, base)) for each in state.left)
 
 
 def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
-    """Drop the last of those that are left, as long as there is no time to measure all."""
-    left_s, trial_s = _left(setup, folder)
+    """Drop those that are left as long as there is no time to measure all: the best last, and
+    before it what tells whether it need be so."""
+    left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
-    while len(state.left) > 1 and (1 + least) * (1 + len(state.left)) * trial_s > left_s:
-        first = state.left[0]
-        kept = {first.name, *plainer(first.name)}  # the best, and what tells whether it need be so
-        others = [each for each in state.left if each.name not in kept]
-        out = others[-1] if others else first
+    is_screened = any(folder.glob("screen-*"))
+    while len(state.left) > 1 and (1 + least) * _block_s(setup, state, folder) > left_s:
+        first = state.left[0].name
+        others = [each for each in state.left if each.name not in (first, *plainer(first))]
+        out = (others or state.left)[-1]
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
+        state.late += [] if is_screened else [out.name]
 
 
 def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
@@ -293,9 +325,8 @@ def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     nobody is left."""
     if not state.left:
         return None
-    left_s, trial_s = _left(setup, folder)
     least, usual, most = _CONFIRM_BLOCKS
-    blocks = int(left_s / (trial_s * (1 + len(state.left)))) - 1
+    blocks = int(_left_s(setup, folder) / _block_s(setup, state, folder)) - 1
     wanted = min(max(usual, _wanted(setup, folder)), most)
     where = folder / "confirm"
     study = setup.study("the verdict", state.left, min(max(blocks, least), wanted), 1, _LAST_STEP)
@@ -329,7 +360,7 @@ def _wanted(setup: Setup, folder: Path) -> int:
 
 def steps(folder: Path) -> list[Path]:
     """Return the folders of the studies before the verdict."""
-    return [folder / "look", *sorted(folder.glob("screen-*"))]
+    return [*folder.glob("look"), *sorted(folder.glob("screen-*"))]
 
 
 def median_s(trials: Sequence[Trial]) -> float:
