@@ -158,6 +158,46 @@ def test_where_time_is_short_the_best_and_its_plain_allocator_stay(
     monkeypatch.setattr(search, "load", lambda _: (None, taken))
     search.limit_finalists(setup, state, Path())
     assert [each.name for each in state.left] == stay
+    assert state.late == [each.name for each in state.dropped]  # none was tried before
+
+
+def test_where_time_is_short_a_block_tells_who_is_worth_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+    setup: Any = SimpleNamespace(
+        time_s=60.0,
+        study=lambda _, names, blocks, *__: asked.append((len(names), blocks)),
+        measure=lambda *_: None,
+    )
+    monkeypatch.setattr(search, "_halve", lambda *_: None)
+    two: Any = [SimpleNamespace(name=each) for each in ("heapfit", "heapfit-pools")]
+    for trial_s in (3.1, 2.6, 1.0):  # time for 19, 23 and 60 runs
+        search.screen(setup, two, Path(), trial_s)
+    assert asked == [(2, 1), (2, 1)]
+
+
+def test_what_there_was_no_time_to_try_is_named_beside_the_choice() -> None:
+    [said] = answer._late(["heapfit-pools"])
+    assert said.startswith("There was no time to try heapfit-pools, which may be better")
+    [said] = answer._late(["a", "b", "c", "d", "e"])
+    assert "try a, b, c and 2 more, which" in said
+    assert answer._late([]) == []
+
+
+def test_the_time_that_is_advised_is_more_than_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, reading = judged("time", TRUTH, 0.2, 6)
+    trials = [each.model_copy(update={"took_s": 1.0}) for each in reading.trials]
+    reading = Reading(reading.study, trials)  # four allocators, so that a block takes 4 s
+    monkeypatch.setattr(search, "_spent_s", lambda _: 10.0)
+
+    def time_for(time_s: float, blocks: int) -> float | None:
+        setup: Any = SimpleNamespace(time_s=time_s)
+        return search.time_for(setup, Path("nowhere"), reading, blocks)
+
+    assert time_for(60.0, 20) == pytest.approx((10 + 24 / 7 * 21) / 0.55)
+    assert time_for(300.0, 20) is None  # as many blocks as the screening asked for
+    assert time_for(60.0, 101) is None
 
 
 def _with_failures(trials: Sequence[Trial], counts: Mapping[str, int]) -> list[Trial]:

@@ -149,7 +149,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
-        why, code = [*_untold_words(setup, reading, standings), *why[1:]], CANNOT_BE_TOLD
+        why, code = [*_untold_words(setup, where, reading, standings), *why[1:]], CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
     if not standings and failed:
@@ -232,7 +232,9 @@ def _untold(reading: Reading, advice: Advice, name: str) -> list[str]:
     ]
 
 
-def _untold_words(setup: Setup, reading: Reading, standings: Sequence[Standing]) -> list[str]:
+def _untold_words(
+    setup: Setup, where: Path, reading: Reading, standings: Sequence[Standing]
+) -> list[str]:
     """What cannot be told of each, and what it would take."""
     summary = reading.summary
     lines, needed = [], []
@@ -248,17 +250,17 @@ def _untold_words(setup: Setup, reading: Reading, standings: Sequence[Standing])
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
     known = [each for each in needed if each]
-    return [*lines, _what_it_takes(reading, max(known) if known else None)]
+    return [*lines, _what_it_takes(setup, where, reading, max(known) if known else None)]
 
 
-def _what_it_takes(reading: Reading, blocks: int | None) -> str:
+def _what_it_takes(setup: Setup, where: Path, reading: Reading, blocks: int | None) -> str:
     quiet = "a quieter machine, or more work in each run, would need fewer"
     if blocks is None:
         return f"No practicable number of blocks would tell: {quiet.partition(',')[0]}."
     said = f"About {blocks} blocks would show a gain of {100 * noise.WORTH:.0f} %"
-    time_s = time_for(reading, blocks)
+    time_s = time_for(setup, where.parent, reading, blocks)
     if time_s is None:
-        return f"{said}, more than fit runs; {quiet}."
+        return f"{said}, more than fit would run: heapfit compare --replicates {blocks}; {quiet}."
     return f"{said}: allow --time {-(-time_s // 60):.0f}m; {quiet}."
 
 

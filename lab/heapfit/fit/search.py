@@ -334,12 +334,17 @@ def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     return where
 
 
-def time_for(reading: Reading, blocks: int) -> float | None:
-    """Return what `--time` gives the verdict so many blocks; None: it has no more than it had."""
+def time_for(setup: Setup, folder: Path, reading: Reading, blocks: int) -> float | None:
+    """Return what `--time` gives the verdict so many blocks, by what all steps took; None: more
+    time gives it no more than it had."""
     if blocks > _CONFIRM_BLOCKS[-1]:
         return None
-    per_block_s = median_s(reading.trials) * len(reading.study.allocators)
-    return per_block_s * (blocks + 1) / (1 - _SCREENING)
+    screened_s = _spent_s(folder.glob("screen-*"))
+    verdict_s = sum(each.duration_s or 0.0 for each in reading.trials) / (reading.blocks + 1)
+    others_s = _spent_s([*folder.glob(REPLAY), *folder.glob("look")]) + (blocks + 1) * verdict_s
+    # With more time the screening, too, has more blocks, within its share.
+    needed_s = max(others_s + screened_s, others_s / (1 - _SCREENING))
+    return needed_s if needed_s > setup.time_s else None
 
 
 def _wanted(setup: Setup, folder: Path) -> int:
