@@ -174,16 +174,25 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
 
 def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:
     """The goals in which any two allocators may be further apart than too little, and a note on
-    each other one. Where there is no such goal all count, so that the ranking can be shown."""
+    each other one. Where there is no such goal all count, so that the ranking can be shown.
+
+    Time counts, too, where processor time decides and wall time shows a difference that may matter:
+    it is in the table beside the note."""
     kept: list[Goal] = []
     little: list[Goal] = []
     for goal in wanted:
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
-        (little if found and all(each.trivial for each in found) else kept).append(goal)
-    start = "{} does not count: all" if kept else "In {} all"
+        is_little = bool(found) and all(each.trivial for each in found)
+        if is_little and goal.metric.name == PROCESSOR:
+            wall = next(each for each in readings.study.metrics if each.name == WALL)
+            beside = overall(readings, figures_of(readings, WALL), wall)
+            is_little = not any(each.shown and not each.trivial for each in beside)
+        (little if is_little else kept).append(goal)
+    start = "{} does not count: in" if kept else "In"
     notes = [
-        f"{capitalised(start.format(goal.name))} {readings.study.noun}s are shown to be within "
-        f"{_little(goal.metric)} of each other, which is too little to matter."
+        f"{capitalised(start.format(goal.name))} {goal.metric.label.lower()} all "
+        f"{readings.study.noun}s are shown to be within {_little(goal.metric)} of each other, "
+        "which is too little to matter."
         for goal in little
     ]
     return (kept or little), notes

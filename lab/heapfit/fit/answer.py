@@ -13,7 +13,7 @@ from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Li
 from heapfit.fit.search import Screened, Setup, plainer, time_for
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
-from heapfit.meaning import too_small
+from heapfit.meaning import PROCESSOR, WALL, too_small
 from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
@@ -115,6 +115,9 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     time = _metric(summary, both.metrics.get("time", _time(study)))
     memory = _metric(summary, both.metrics.get("memory", first_of(study, PEAK_METRICS)))
     mean = _metric(summary, first_of(study, MEAN_METRICS))
+    of_goals = {"time": time, "memory": memory, "mean-memory": mean}
+    judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
+    wanted = {of: judged_by.get(of, of_goals[of]) for of in setup.goal.weights}
     unbeaten = {each.allocator for each in both.standings if each.unbeaten}
     failed = failing(summary.problems, setup.baseline.name)
     highest = _highest(summary, setup.goal.limit)
@@ -126,7 +129,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
             mean=_found(summary, mean, name),
             unbeaten=name in unbeaten,
             keeps=_kept(name, decisions),
-            gains=not (short := _shortfall(summary, advice, name)),
+            gains=not (short := _shortfall(summary, advice, wanted, name)),
             shortfall=short,
             limited=highest.get(name),
             untold=_untold(reading, advice, name),
@@ -144,8 +147,8 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     code = 0 if choice else _exit_code(able, told)
-    wanted = [time, mean if setup.goal.text == MEAN else memory]
-    why = _why(summary, choice, able, advice, wanted, setup.goal)
+    shown = [time, mean if setup.goal.text == MEAN else memory]
+    why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
@@ -265,8 +268,10 @@ def _what_it_takes(setup: Setup, where: Path, reading: Reading, blocks: int | No
 
 
 def _time(study: Study) -> str:
-    """What stands for time where all are alike in it."""
-    return "wall_s" if study.primary_metric.endswith("_bytes") else study.primary_metric
+    """What stands for time where all are alike in it: processor time where that decides."""
+    if any(each.name == PROCESSOR for each in study.metrics):
+        return PROCESSOR
+    return WALL if study.primary_metric.endswith("_bytes") else study.primary_metric
 
 
 def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
@@ -307,12 +312,12 @@ def _better(metric: Metric, verdict: Verdict | None) -> int:
     return 1 if (verdict.beyond < 0) == (metric.better == "lower") else -1
 
 
-def _shortfall(summary: Summary, advice: Advice, name: str) -> str:
-    """Why it is not better than the baseline as a recommendation has it (`advice.recommend`);
-    nothing where it is."""
-    metrics = {of: _metric(summary, each) for of, each in advice.metrics.items()}
-    found = {of: _better(each, _found(summary, each, name)) for of, each in metrics.items()}
-    gained, paid = ([of for of, sign in found.items() if sign == wanted] for wanted in (1, -1))
+def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], name: str) -> str:
+    """Why it is not better than the baseline as a recommendation has it (`advice.recommend`), in
+    what the goal names; nothing where it is."""
+    verdicts = {of: _found(summary, metric, name) for of, metric in wanted.items()}
+    found = {of: _better(wanted[of], verdict) for of, verdict in verdicts.items()}
+    gained, paid = ([of for of, each in found.items() if each == sign] for sign in (1, -1))
     if gained and paid and not _pays(summary, advice, name):
         return (
             f"better in {join_words(gained)} and worse in {join_words(paid)}, and not shown to be "
@@ -322,10 +327,12 @@ def _shortfall(summary: Summary, advice: Advice, name: str) -> str:
         return ""
     if paid:
         return f"shown to be worse in {join_words(paid)}"
-    little = [_little(each, _found(summary, each, name)) for each in metrics.values()]
-    if any(little):
-        return f"better by what {join_words([each for each in little if each])}"
-    return f"not shown to be better in {join_words(list(metrics), 'or')}"
+    little = {of: _little(wanted[of], verdict) for of, verdict in verdicts.items()}
+    said = [f"better in {of} by what {each}" for of, each in little.items() if each]
+    others = [of for of, each in little.items() if not each]
+    if others:
+        said.append(f"not shown to be better in {join_words(others, 'or')}")
+    return ", and ".join(said)
 
 
 def _pays(summary: Summary, advice: Advice, name: str) -> bool:
