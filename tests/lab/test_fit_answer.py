@@ -223,6 +223,10 @@ def test_who_fails_no_more_often_than_what_is_used_today_can_be_chosen() -> None
     found = choice({"today": 3, "quick": 1})
     assert found.choice == "quick"
     assert "failed with today in 3 of 30 runs (exit code 3)" in found.why[-1]
+    assert "(exit code 3), in 1 of 30 with quick: find out" in found.why[-1]
+    # By chance, one that fails as often has more failed trials every other time.
+    assert choice({"today": 3, "quick": 5}).choice == "quick"
+    assert choice({"today": 3, "quick": 15}).choice is None
     found = choice({"quick": 1})
     assert found.choice is None
     assert found.not_chosen[-1].reason == "a trial of it failed: exit code 3"

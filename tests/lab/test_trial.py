@@ -183,6 +183,21 @@ def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> No
     assert trial.metrics == {}
 
 
+def test_the_baselines_warm_up_is_repeated_where_the_program_fails_now_and_then(
+    tmp_path: Path,
+) -> None:
+    """Nothing could be compared for one failed run in four."""
+    fails = tmp_path / "fails"
+    command = f'echo >> {fails}; test $(wc -l < {fails}) -gt "$0"'
+    trial = run_once(workload("sh", "-c", command, "2"), tmp_path, warmup=True)
+    assert trial.status is TrialStatus.OK
+    fails.unlink()
+    trial = run_once(workload("sh", "-c", command, "9"), tmp_path, warmup=True)
+    assert trial.status is TrialStatus.FAILED
+    fails.unlink()
+    assert run_once(workload("sh", "-c", command, "1"), tmp_path).status is TrialStatus.FAILED
+
+
 def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
     bogus = tmp_path / "libbogus.so"
     bogus.write_text("not a library")

@@ -14,8 +14,10 @@ withdraw a recommendation, so that no more of them are false.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import comb
 
 import numpy as np
 
@@ -34,7 +36,7 @@ from heapfit.advice.words import (
 )
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
-from heapfit.records import Metric, Trial, TrialStatus, Verdict
+from heapfit.records import SIGNIFICANT, Metric, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
@@ -121,7 +123,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             standings=[],
             recommended=None,
             reasons="There is nothing to recommend: only one "
-            f"{readings.study.noun} is left in which no more trials fail than in the baseline.",
+            f"{readings.study.noun} is left that fails no more often than the baseline.",
             notes=[*notes, *failing.values()],
         )
     # A note on any setting, for any goal, is to be false in 5 % of studies.
@@ -374,7 +376,7 @@ def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
 
 
 def failing_words(readings: Readings) -> dict[str, str]:
-    """Return who has more failed trials than the baseline, each with a sentence that says so.
+    """Return who fails more often than the baseline, each with a sentence that says so.
 
     Nobody is to deploy what fails, however good the trials that are left.
     """
@@ -397,10 +399,27 @@ def failed_trials(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
 
 
 def failing(trials: Iterable[Trial], baseline: str) -> dict[str, list[Trial]]:
-    """Return the failed trials of each allocator that has more of them than the baseline."""
+    """Return the failed trials of each allocator that fails more often than the baseline: at all,
+    where that never does; else by more than may be chance, since one that fails as often has more
+    failed trials in every other study."""
+    trials = list(trials)
     failed = failed_trials(trials)
-    accepted = len(failed.get(baseline, []))
-    return {name: found for name, found in failed.items() if len(found) > accepted}
+    runs = Counter(each.planned.allocator for each in trials)
+    accepted = len(failed.pop(baseline, []))
+    return {
+        name: found
+        for name, found in failed.items()
+        if not accepted
+        or _by_chance(len(found), runs[name], accepted, runs[baseline]) < SIGNIFICANT
+    }
+
+
+def _by_chance(failed: int, runs: int, accepted: int, baseline_runs: int) -> float:
+    """Return how likely so many of the failures of both, or more, are the first one's if both fail
+    as often: R. A. Fisher's exact test, "The design of experiments" (1935), one-sided."""
+    total = failed + accepted
+    ways = [comb(runs, n) * comb(baseline_runs, total - n) for n in range(failed, total + 1)]
+    return sum(ways) / comb(runs + baseline_runs, total)
 
 
 def _trials_failed(count: int) -> str:

@@ -289,6 +289,9 @@ class _Fit:
         self._keep()
         study = self.setup.study("as it is", [], search.LOOK_BLOCKS, 1, 0)
         self._run(study, self.folder / "look", self.setup.time_s)
+        if not look.repeats(load(self.folder / "look")[1]):  # It may fail now and then.
+            longer = self.setup.study("as it is", [], 2 * search.LOOK_BLOCKS, 1, 0)
+            self._run(longer, self.folder / "look", self.setup.time_s)
         trials = load(self.folder / "look")[1]
         look.check_repeats(trials)
         good = [each for each in trials if each.status is TrialStatus.OK]

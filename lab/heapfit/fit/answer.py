@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -119,7 +120,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
     wanted = {of: judged_by.get(of, of_goals[of]) for of in setup.goal.weights}
     unbeaten = {each.allocator for each in both.standings if each.unbeaten}
-    failed = failing(summary.problems, setup.baseline.name)
+    failed = failing(reading.trials, setup.baseline.name)
     highest = _highest(summary, setup.goal.limit)
     standings = [
         Standing(
@@ -159,7 +160,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         why, code = start.why, max(code, start.exit_code)
     if choice is None:
         why = [*why, *_traded(standings, setup)]
-    why = [*why, *_fails_today(reading, setup.baseline.name)]
+    why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
@@ -367,15 +368,18 @@ def _failed(failed: Mapping[str, Sequence[Trial]]) -> list[NotChosen]:
     ]
 
 
-def _fails_today(reading: Reading, baseline: str) -> list[str]:
+def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> list[str]:
     """A note where the baseline itself fails now and then."""
-    failed = failed_trials(reading.trials).get(baseline)
-    if not failed:
+    failed = failed_trials(reading.trials)
+    if baseline not in failed:
         return []
-    trials = sum(each.planned.allocator == baseline for each in reading.trials)
+    runs = Counter(each.planned.allocator for each in reading.trials)
+    others = [choice.name] if choice else []
+    counts = [f"{len(failed.get(name, []))} of {runs[name]} with {name}" for name in others]
     return [
-        f"The program failed with {baseline} in {len(failed)} of {trials} runs "
-        f"({failed[0].reason}): find out why first."
+        f"The program failed with {baseline} in {len(failed[baseline])} of {runs[baseline]} runs "
+        f"({failed[baseline][0].reason}){''.join(f', in {each}' for each in counts)}: "
+        "find out why first."
     ]
 
 

@@ -180,14 +180,16 @@ class _Witness(Source):
         return self._pages * PAGE_SIZE
 
 
+def repeats(trials: list[Trial]) -> bool:
+    """Tell whether a program whose first run succeeds does so again."""
+    first, *others = [each.status is TrialStatus.OK for each in trials]
+    return not first or not others or any(others)
+
+
 def check_repeats(trials: list[Trial]) -> None:
     """Raise HeapfitError for a program that runs once and never again."""
-    first, *others = trials
-    if (
-        first.status is TrialStatus.OK
-        and others
-        and not any(e.status is TrialStatus.OK for e in others)
-    ):
+    if not repeats(trials):
+        others = trials[1:]
         said = others[0].stderr_tail.strip().splitlines()
         raise HeapfitError(
             "the first run succeeds and the next one fails: "
