@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from design_data import MEMORY, WALL, study_of, trial_of
-from heapfit.fit import answer, goal, page, search, state
+from heapfit.cli import fit as cli
+from heapfit.cli import progress
+from heapfit.fit import answer, goal, look, page, search, state
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
+from rich.console import Console
 
 MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
 MIB, GIB = 2**20, 2**30
@@ -66,6 +71,37 @@ def judged_of(text: str, reading: Reading) -> answer.Answer:
         not_chosen=[], exit_code=0, study=None,
     )  # fmt: skip
     return answer.judged(setup, Path("confirm"), reading, start)
+
+
+def test_nothing_else_that_was_tried_has_no_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen("time", {"today": (1.0, GIB, GIB), "quick": (0.5, GIB, GIB)})
+    assert not found.not_chosen
+    shown = Console(file=StringIO())
+    monkeypatch.setattr(cli, "results", shown)
+    with shown.capture() as said:
+        cli._show(found, [])
+    assert "Choose quick" in said.get()
+    assert "else was tried" not in said.get()
+
+
+def test_one_good_run_more_than_the_first_shows_that_a_program_repeats() -> None:
+    ok, failed = TrialStatus.OK, TrialStatus.FAILED
+    for statuses, repeats in (
+        ([ok, failed, failed], False),
+        ([ok, failed, failed, failed, ok], True),
+        ([ok], True),
+    ):
+        trials: Any = [SimpleNamespace(status=each) for each in statuses]
+        assert look.repeats(trials) is repeats
+
+
+def test_ctrl_c_before_the_first_run_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(progress, "warn", said.append)
+    with pytest.raises(typer.Exit) as ended, progress.told_on_interrupt():
+        raise KeyboardInterrupt
+    assert ended.value.exit_code == 130
+    assert said == ["interrupted: nothing was measured yet"]
 
 
 def test_the_page_has_the_answer_and_what_is_deployed_as_text(tmp_path: Path) -> None:

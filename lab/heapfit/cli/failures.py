@@ -26,6 +26,7 @@ def reported(work: Callable[[], int]) -> int:
     try:
         return _with_output_closed(work)
     except KeyboardInterrupt:
+        print("heapfit: interrupted", file=sys.stderr)
         return INTERRUPTED
     except SystemExit as ended:  # Typer ends so, with a 1, when nobody reads any more.
         if not isinstance(ended.__context__, BrokenPipeError):

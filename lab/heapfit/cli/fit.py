@@ -28,7 +28,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.gate import decides
 from heapfit.cli.output import messages, print_facts, print_json, results, say, table, warn
-from heapfit.cli.progress import StudyProgress, kept_on_interrupt
+from heapfit.cli.progress import StudyProgress, kept_on_interrupt, told_on_interrupt
 from heapfit.cli.provide import (
     named_allocators,
     plan_of,
@@ -61,6 +61,7 @@ _TRACE = ".hft"
 
 @app.command(epilog="Example:  heapfit fit --goal memory --keep 'wall_s<=1.02' -- ./my-program")
 @decides()
+@told_on_interrupt()
 def fit(
     context: typer.Context,
     name: Annotated[
@@ -241,6 +242,8 @@ class _Fit:
         try:
             self._steps(facts)
         except KeyboardInterrupt:
+            if not (self.folder / "look").exists():
+                raise
             warn(
                 f"interrupted: what was measured is kept in {self.folder}; the same command "
                 "continues from there"
@@ -464,11 +467,12 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print("Ratios with 95 % intervals; ~ no difference is shown.", style="dim")
     for decision in answer.decisions:
         results.print(f"{decision.outcome}: {decision.name}: {decision.why}")
-    results.print("\nWhat else was tried", style="bold")
-    rows = table("candidate", "until", "why it is not chosen")
-    for other in answer.not_chosen:
-        rows.add_row(other.name, other.after, visible(other.reason))
-    results.print(rows)
+    if answer.not_chosen:
+        results.print("\nWhat else was tried", style="bold")
+        rows = table("candidate", "until", "why it is not chosen")
+        for other in answer.not_chosen:
+            rows.add_row(other.name, other.after, visible(other.reason))
+        results.print(rows)
     said = headline(answer.choice, answer.baseline)
     results.print(Text.assemble("\n", (said, "bold"), f" (goal: {answer.goal})"))
     lines = [

@@ -30,6 +30,7 @@ from rich.progress import Progress as Bar
 
 from heapfit.cli.failures import INTERRUPTED
 from heapfit.cli.medians import RunningMedians, describe
+from heapfit.cli.output import warn
 from heapfit.records import PlannedTrial, Precision, Study, Trial
 from heapfit.study import Progress, SeriesProgress
 from heapfit.text import counted, duration, percent
@@ -181,6 +182,16 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
             "the same command continues from there",
             soft_wrap=True,
         )
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def told_on_interrupt() -> Iterator[None]:
+    """On Ctrl-C before the first trial say that there is none, and exit as a shell expects."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        warn("interrupted: nothing was measured yet")
         raise typer.Exit(INTERRUPTED) from None
 
 
