@@ -115,6 +115,16 @@ def test_the_options_are_those_of_the_library(run_heapfit: Heapfit) -> None:
     assert sorted(json.loads(result.stdout)) == sorted(expected)
 
 
+def test_the_options_are_listed_with_what_they_do(run_heapfit: Heapfit) -> None:
+    shown = run_heapfit("allocators", "show", "heapfit", "--json")
+    options = {each["name"]: each for each in json.loads(shown.stdout)["options"]}
+    assert options.keys() == {name for name, each in OPTIONS.items() if each.variant is None}
+    assert options["decay_ms"]["default"] == "500"
+    assert "given back to the kernel" in options["decay_ms"]["meaning"]
+    assert "decay_ms" in run_heapfit("allocators", "show", "heapfit").stdout
+    assert json.loads(run_heapfit("allocators", "show", "glibc", "--json").stdout)["options"] == []
+
+
 def test_a_missing_program_is_explained(run_heapfit: Heapfit) -> None:
     """With a shell's exit code, as scripts expect of what stands in front of a program."""
     assert_one_line(run_heapfit("run", "--", "no-such-program"), 127, ["'no-such-program'"])

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
+from heapfit.catalogue.library_options import library_options, written
 from heapfit.catalogue.sources import how_to_name
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
@@ -93,11 +94,20 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="An allocator, or mine=./lib.so.")],
     as_json: AsJson = False,
 ) -> None:
-    """Show everything that is known about one allocator."""
+    """Show everything that is known about one allocator; of heapfit its options, too."""
     entry = find_allocators([name])[0]
     installed = catalogue.find_installed(entry)
+    library = installed.library if installed and entry.source.kind == "heapfit" else None
+    options = [
+        {
+            "name": each.name.decode(),
+            "default": written(each, each.initial),
+            "meaning": each.description.decode(),
+        }
+        for each in (library_options(library) if library else [])
+    ]
     if as_json:
-        print_json(_described(entry, installed))
+        print_json({**_described(entry, installed), "options": options})
         return
     print_facts(
         {
@@ -111,6 +121,12 @@ def show(
             "sha256": installed.sha256 if installed else None,
         }
     )
+    if options:
+        rows = table(*options[0])
+        for option in options:
+            rows.add_row(*option.values())
+        results.print()
+        results.print(rows)
 
 
 def _described(entry: Allocator, installed: InstalledAllocator | None) -> dict[str, Any]:

@@ -41,7 +41,10 @@ def run(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Set an option of the library; may be repeated."
+            "--set",
+            metavar="NAME=VALUE",
+            help="Set an option of the library; may be repeated. heapfit allocators show heapfit "
+            "lists them.",
         ),
     ] = None,
     control: Annotated[
