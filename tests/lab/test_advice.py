@@ -89,6 +89,18 @@ def test_what_you_have_is_kept_where_nobody_is_shown_to_be_better() -> None:
     assert headline(advice) == "Keep a"
 
 
+def test_what_differs_by_too_little_is_said_to_do_so_in_what_was_judged() -> None:
+    study = study_of(["kept", "near", "fat"], {}, [WALL, MEMORY])
+    mib = float(2**20)
+    trials = [
+        trial_of(study, (name,), {"wall_s": 1.0, "peak_rss_bytes": (size + jitter) * mib}, block)
+        for block, jitter in enumerate((0.0, 0.01, 0.02, 0.01, 0.0, 0.02))
+        for name, size in (("kept", 64.0), ("near", 63.8 + jitter), ("fat", 96.0))
+    ]
+    reasons = advised((study, trials), {"memory": 1}).reasons
+    assert "which differs from near by too little to notice in memory" in reasons
+
+
 def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     # Shown to differ by some 8 ms, but perhaps by less than the 5 that matter.
     study = study_of(["old", "new"], {}, [WALL])

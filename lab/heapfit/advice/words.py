@@ -98,7 +98,7 @@ def reasons(
         return _undecided(several, standings, verdicts)
     price = _trade_off(one, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
-        return f"{_kept(one, standings, known)} {price}"
+        return f"{_kept(one, wanted, standings, known)} {price}"
     return f"{_lead(study, wanted, standings, known, score)} {price}"
 
 
@@ -118,12 +118,14 @@ def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[V
     return f"{_no_difference(several, standings)} Keep what you have."
 
 
-def _kept(one: str, standings: Sequence[Standing], known: Sequence[Known]) -> str:
+def _kept(
+    one: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
+) -> str:
     kept = standings[0].allocator
-    return f"No {one} is shown to be better than {kept}, which {_beside(standings, known)}."
+    return f"No {one} is shown to be better than {kept}, which {_beside(wanted, standings, known)}."
 
 
-def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
+def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]) -> str:
     """How the first stands to those that it is tied with, as a predicate; empty: there are none.
 
     Tied are also those of which a difference is shown, but decides nothing.
@@ -142,12 +144,30 @@ def _beside(standings: Sequence[Standing], known: Sequence[Known]) -> str:
             alike.append(name)
     said = [f"cannot be told apart from {join_words(alike)}"] if alike else []
     if near:
-        said.append(f"differs from {join_words(near)} by too little to notice")
+        goals = _differing(best, near, wanted, known)
+        said.append(f"differs from {join_words(near)} by too little to notice in {goals}")
     if unclear:
-        said.append(f"differs from {join_words(unclear)} by perhaps too little to notice")
+        goals = _differing(best, unclear, wanted, known)
+        said.append(
+            f"differs from {join_words(unclear)} by perhaps too little to notice in {goals}"
+        )
     if other:
         said.append(f"is better than {join_words(other)} in one respect and worse in another")
     return ", and ".join(said)
+
+
+def _differing(
+    best: str, names: Sequence[str], wanted: Sequence[Goal], known: Sequence[Known]
+) -> str:
+    """Name the goals in which the first is shown to differ from some of `names`."""
+    pairs = [(best, name) for name in names]
+    return join_words(
+        [
+            goal.name
+            for goal, of_goal in zip(wanted, known, strict=True)
+            if any(_is_shown(of_goal, *pair) for pair in pairs)
+        ]
+    )
 
 
 def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
@@ -181,7 +201,7 @@ def _lead(
 ) -> str:
     best = standings[0]
     against = _reference(study, standings)
-    beside = _beside(standings, known)
+    beside = _beside(wanted, standings, known)
     though = f", though it {beside}" if beside else ""
     if against is not None and not _is_shown(score, best.allocator, against.allocator):
         # A lower score that may be chance is no reason: what is shown of single goals is.
