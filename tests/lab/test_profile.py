@@ -227,7 +227,7 @@ def test_who_leaks_and_then_waits_leaks(made: Made) -> None:
     profile = made([*complete(blocks), *complete([waited])], sites=sites, info={"sites": 1})
     found = memory.end(profile, "x.hft")
     assert found.act
-    assert found.sentence.startswith("session_open still holds 977 KiB at the end, and 50 % of it")
+    assert found.sentence.startswith("session_open still holds 977 KiB at the end, of which 50 % came")
 
 
 def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_exit(
@@ -248,7 +248,7 @@ def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_
     large = [Block(5_000_000, 1, site=5), *(Block(1000, 1000 * i, site=1) for i in range(1, 1000))]
     kept = made(complete(large), sites=sites, info={"sites": 2})
     first, second = [each for each in content(kept).facts if each.label in ("Grew", "Held most")]
-    assert first.note == "handle (svc.py:1) < main: 50 % in the later half of all allocations"
+    assert first.note == "handle (svc.py:1) < main: of which 50 % came in the later half of all allocations"
     assert (first.label, second.label) == ("Grew", "Held most")
     assert second.note == "setup: 83 % at the end"
 

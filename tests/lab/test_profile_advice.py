@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,21 @@ def held(*blocks: Block, switches: int = 0) -> Tables:
 
 def lasting(number: int, first_ns: int = 0, size: int = 64) -> list[Block]:
     return [Block(size, first_ns + 1000 * i, site=1) for i in range(number)]
+
+
+def replaced(*most: int) -> list[Block]:
+    """Blocks of one line, each freed when as many are live as are due; what is due goes evenly from
+    each number to the next in a thousand steps of ten blocks."""
+    blocks: list[Block] = []
+    live: deque[Block] = deque()
+    for first, last in pairwise(most):
+        for step in range(1000):
+            for _ in range(10):
+                blocks.append(Block(500, 1000 * len(blocks), site=1))
+                live.append(blocks[-1])
+            while len(live) > first + (last - first) * step // 1000:
+                live.popleft().died_ns = blocks[-1].born_ns + 1
+    return blocks
 
 
 def by_many(sites: int) -> Tables:
@@ -185,6 +202,12 @@ RULES = [
     ("end", None, "", held(*lasting(2000), *many(4000, 64, 1))),
     ("end", None, "", held(*full_cache(4000, 2000))),
     ("end", None, "", held(*lasting(200))),
+    # What is replaced grows, is full, has filled up, comes and goes.
+    ("end", True, "1.91 MiB at the end, where it held 1.43 MiB", held(*replaced(2000, 4000))),
+    ("end", None, "", held(*replaced(4000, 4000))),
+    ("end", None, "", held(*replaced(0, 4000, 4000, 4000))),
+    ("end", None, "", held(*replaced(0, 4000, 0, 4000, 0, 2000))),
+    ("end", None, "did not rise steadily", held(*replaced(9000, 9000, 9000, 10_000, 10_000))),
     (
         "end",
         True,
@@ -227,7 +250,7 @@ def test_a_gain_in_a_sample_is_set_against_its_error(
     sampled = changed(
         first,
         recent_share=recent,
-        gained_share=gained,
+        held_before=[round((1 - gained) * first.amount.bytes)] * 4,
         late_share=0.38 if recent == gained else 1.0,
         freed_share=0.5,
         amount__bytes_error=error * first.amount.bytes,
@@ -347,6 +370,19 @@ def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
     whole = profile_of(tmp_path / "x", tables)
     found = advice(as_recorded(whole, ended_early=True, began_late=began_late))["end"]
     assert says in found.sentence
+    assert found.act is is_said_to_leak
+
+
+@pytest.mark.parametrize(("grown", "is_said_to_leak"), [(2 * MIB, True), (MIB // 4, False)])
+def test_a_cache_that_has_replaced_what_was_there_before_grows_with_resident_memory(
+    tmp_path: Path, grown: int, is_said_to_leak: bool
+) -> None:
+    tables = held(*replaced(0, 4000, 6000))
+    tables.resident = {ns: MIB + grown * ns // 20_000_000 for ns in range(0, 20_000_000, 100_000)}
+    tables.anonymous = tables.resident
+    whole = profile_of(tmp_path / "x", tables)
+    found = advice(as_recorded(whole, ended_early=True, began_late=True))["end"]
+    assert ("a cache without a limit" in found.sentence) is is_said_to_leak
     assert found.act is is_said_to_leak
 
 

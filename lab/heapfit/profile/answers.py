@@ -282,8 +282,8 @@ def _holder(profile: Profile) -> list[Fact]:
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
-    late = f"{growing.name}: {percent(growing.late_share)} in the later half of all allocations"
-    grew = Fact("Grew", bytes_with_error(growing.amount), late)
+    how = f"{growing.name}: {memory.how_it_grew(growing)}"
+    grew = Fact("Grew", bytes_with_error(growing.amount), how)
     # In a recording that began late, most may have taken the place of blocks from before.
     return [grew] if began_late(profile) else [grew, most]
 

@@ -251,6 +251,10 @@ class SizePart(Record):
     share: float  # of the whole's bytes
 
 
+EIGHTHS = 8
+HELD_AFTER = (4, 5, 6, 7)  # eighths of all allocations
+
+
 class Holder(Record):
     """Whose blocks are live at a moment: a call site, or a function with all its sites."""
 
@@ -260,9 +264,15 @@ class Holder(Record):
     late_share: float  # of its bytes, those of the second half of all allocations
     recent_share: float  # likewise, of the last quarter
     young_share: float  # likewise, of the last tenth
-    gained_share: float  # by which it holds more than after three quarters of all allocations
+    held_before: list[int]  # bytes, after so many eighths (HELD_AFTER) of all allocations
     freed_share: float = 1.0  # of all its blocks, those that are not live then
     chain: tuple[str, ...] = ()  # of a call site, as in Part
+
+    def gained_since(self, eighths: int) -> float:
+        """Return the share of its bytes by which it holds more than after so many eighths."""
+        held = self.amount.bytes
+        before = self.held_before[HELD_AFTER.index(eighths)]
+        return max(held - before, 0) / held if held else 0.0
 
 
 class Peak(Record):

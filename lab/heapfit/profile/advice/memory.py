@@ -27,6 +27,7 @@ from heapfit.profile.advice import (
     under_heapfit,
 )
 from heapfit.profile.model import (
+    HELD_AFTER,
     LARGE_BYTES,
     UNKNOWN,
     Course,
@@ -72,12 +73,13 @@ def memory(profile: Profile, trace: str) -> Advice:
     return _kept_after_peak(most) or _excess_at_peak(most, trace) or _huge_pages(most)
 
 
-def _resident(recording: Recording) -> list[int]:
-    """The anonymous resident memory in each step, as far as it was looked at; else all resident."""
+def _resident(recording: Recording, first: int = 0) -> list[int]:
+    """The anonymous resident memory in each step from the first on, as far as it was looked at; else
+    all resident."""
     course = recording.course
     both = zip(course.resident_anonymous, course.resident, strict=True)
     seen = [resident if anonymous is None else anonymous for anonymous, resident in both]
-    return [each for each in seen if each is not None]
+    return [each for each in seen[first:] if each is not None]
 
 
 def _kept_after_peak(recording: Recording) -> Advice | None:
@@ -228,8 +230,7 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
         return None
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} just before the program "
-        f"ended, of which {percent(first.late_share)} came in the later half of all allocations; "
-        f"it was freed as the program ended. {_NORMAL}",
+        f"ended, {how_it_grew(first)}; it was freed as the program ended. {_NORMAL}",
         if_lasting=_ends_soon(profile),
     )
 
@@ -242,7 +243,7 @@ def _freed_at_its_end(profile: Profile) -> Holder | None:
     steady = [
         each
         for each in profile.peak.functions
-        if each.late_share <= _STEADY and each.name not in left
+        if (each.late_share <= _STEADY or rises_steadily(each)) and each.name not in left
     ]
     return next(iter(_growers(steady)), None)
 
@@ -366,9 +367,13 @@ _LEAK_BYTES = 64 * KIB
 # relative error, that of some six samples, nothing is said.
 _ERRORS, _LARGEST_ERROR = 2.0, 0.4
 _LOSES_NOTHING = 0.1  # of what it holds
+_SIX_EIGHTHS = 6  # three quarters of the work
+# What holds more by this part than after half of the work, and gained in each eighth since at least
+# this part of what it did on average, grows. With less, or in fits and starts, it may.
+_RISEN, _EVEN, _MAY_GROW = 0.1, 0.5, 0.05
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
-_THREE_QUARTERS, _OF_ALL_LIVE = 0.75, 0.5
+_HALF, _THREE_QUARTERS, _OF_ALL_LIVE = 0.5, 0.75, 0.5
 # What a recording that began late has of live blocks may have taken the place of older ones, whose
 # frees it does not know. It has not where resident memory grew by this part of it; and one of
 # several may have grown where resident memory grew by this part of the smallest.
@@ -467,7 +472,7 @@ def grower(profile: Profile) -> Holder | None:
     """Return who is shown to hold more and more as the program works, by the advice on what is left
     at the end, or on the peak; None: nobody."""
     growing = _growers_at_the_end(profile)
-    if _grow_together(growing, profile) or (growing and not _all_stayed(profile)):
+    if _grow_together(growing, profile) or (growing and not _is_shown(growing[0], profile)):
         return None
     return growing[0] if growing else _freed_at_its_end(profile)
 
@@ -491,7 +496,7 @@ def _matters_by_what_it_pins(profile: Profile) -> bool:
 
 def _replaces_others(holder: Holder, profile: Profile) -> bool:
     """Whether a holder has gained more than all that is live rose by in the same time."""
-    gained = holder.gained_share * holder.amount.bytes
+    gained = holder.gained_since(_SIX_EIGHTHS) * holder.amount.bytes
     return gained * _OF_ALL_LIVE > sum(_rise(each.course) for each in profile.recordings)
 
 
@@ -505,43 +510,78 @@ def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
 def _is_growing(holder: Holder, least: float) -> bool:
     held = holder.amount
     is_large = held.bytes >= MIB
-    # Of what the holder had at three quarters of the work it has lost so much since. What is still
-    # there cancels out in the gain, and in the gain's error.
-    lost = max(holder.recent_share - holder.gained_share, 0.0)
-    error = held.bytes_error / max(held.bytes, 1)
-    error_of_gain = error * math.sqrt(lost + holder.recent_share)
-    if lost <= _LOSES_NOTHING:
-        # It grows by all that it allocates, of which a sample may have less by chance.
-        late, gained = holder.late_share + error, holder.gained_share + error_of_gain
-        grows = late >= _GROWS and gained >= _GAINED
-    else:
-        least_gain = max(_GAINED, _ERRORS * error_of_gain)
-        grows = holder.late_share >= _GROWS and holder.gained_share >= least_gain
     return (
-        grows
-        and error <= _LARGEST_ERROR
+        (_grows_by_age(holder) or rises_steadily(holder))
+        and max(holder.held_before) <= held.bytes + _error_of_gain(holder)
+        and _relative_error(holder) <= _LARGEST_ERROR
         and holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
-        and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
         and held.objects >= (_LARGE_OBJECTS if is_large else _LEAK_OBJECTS)
         and held.bytes >= max(_LEAK_BYTES, least)
     )
 
 
+def _error_of_gain(holder: Holder) -> float:
+    # At two moments no block may be the same.
+    return _ERRORS * math.sqrt(2) * holder.amount.bytes_error
+
+
+def _relative_error(holder: Holder) -> float:
+    return holder.amount.bytes_error / max(holder.amount.bytes, 1)
+
+
+def rises_steadily(holder: Holder) -> bool:
+    """Whether a holder has gained in each part of the later half of all allocations, whatever it
+    replaces: the blocks of a cache that grows are as young as those of one that is full."""
+    live = [*holder.held_before, holder.amount.bytes]
+    gained = live[-1] - live[0]
+    error = _error_of_gain(holder)
+    steps = [after - before for before, after in pairwise(live)]
+    least = _EVEN * gained / len(steps)
+    return gained >= max(_RISEN * live[-1], error) and min(steps) >= min(least, least - error / 2)
+
+
+def _grows_by_age(holder: Holder) -> bool:
+    """Whether a holder's blocks are of all the time, and stay."""
+    gained_share = holder.gained_since(_SIX_EIGHTHS)
+    # Of what the holder had at three quarters of the work it has lost so much since. What is still
+    # there cancels out in the gain, and in the gain's error.
+    lost = max(holder.recent_share - gained_share, 0.0)
+    error = _relative_error(holder)
+    error_of_gain = error * math.sqrt(lost + holder.recent_share)
+    if lost <= _LOSES_NOTHING:
+        # It grows by all that it allocates, of which a sample may have less by chance.
+        late, gained = holder.late_share + error, gained_share + error_of_gain
+        grows = late >= _GROWS and gained >= _GAINED
+    else:
+        least_gain = max(_GAINED, _ERRORS * error_of_gain)
+        grows = holder.late_share >= _GROWS and gained_share >= least_gain
+    return grows and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
+
+
+def how_it_grew(holder: Holder) -> str:
+    """Return how a holder that grows has come by what it holds."""
+    if rises_steadily(holder) and not _grows_by_age(holder):
+        return f"where it held {size(holder.held_before[0])} after half of all allocations"
+    return f"of which {percent(holder.late_share)} came in the later half of all allocations"
+
+
 def _rise(course: Course) -> int:
     """Return by how many bytes all that is live rose in the last quarter of the work."""
-    worked = list(accumulate(course.allocations))
-    if not worked:
-        return 0
     # From before the step in which the quarter begins, which may be most of the work.
-    first = bisect_left(worked, _THREE_QUARTERS * worked[-1])
-    live = [0, *course.live_bytes][first:]
+    live = [0, *course.live_bytes][_step_after(course, _THREE_QUARTERS) :]
     return max(now - lowest for now, lowest in zip(live, accumulate(live, min), strict=True))
 
 
-def _resident_growth(profile: Profile) -> int | None:
-    """Return by how much resident memory grew in recordings that began late, without the largest
-    step, since a leak grows in many; None: not known."""
-    seen = [_resident(each) for each in profile.recordings]
+def _step_after(course: Course, part: float) -> int:
+    """Return the step in which so much of the work is done."""
+    worked = list(accumulate(course.allocations))
+    return bisect_left(worked, part * worked[-1]) if worked else 0
+
+
+def _resident_growth(profile: Profile, since: float = 0.0) -> int | None:
+    """Return by how much resident memory grew in recordings that began late, after this part of the
+    work, without the largest step, since a leak grows in many; None: not known."""
+    seen = [_resident(each, _step_after(each.course, since)) for each in profile.recordings]
     if not began_late(profile) or not any(seen):
         return None
     steps = ([after - before for before, after in pairwise(each)] for each in seen)
@@ -552,6 +592,15 @@ def _all_stayed(profile: Profile) -> bool:
     """Whether what lives at the end has not taken the place of blocks from before the recording."""
     grown = _resident_growth(profile)
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
+
+
+def _is_shown(holder: Holder, profile: Profile) -> bool:
+    """Whether a holder has grown, and has not just taken the place of blocks from before."""
+    if _all_stayed(profile):
+        return True
+    gained = holder.gained_since(HELD_AFTER[0]) * holder.amount.bytes
+    grown = _resident_growth(profile, _HALF) or 0
+    return rises_steadily(holder) and grown >= _ALL_STAYED * gained
 
 
 def _ends_soon(profile: Profile) -> bool:
@@ -576,8 +625,8 @@ def _are_little(holders: Sequence[Holder], profile: Profile) -> bool:
 
 def _little(holder: Holder, profile: Profile) -> str:
     return (
-        f"{holder.name} still holds {size(holder.amount.bytes)} at the end, and "
-        f"{percent(holder.late_share)} of it came in the later half of all allocations. Beside "
+        f"{holder.name} still holds {size(holder.amount.bytes)} at the end, "
+        f"{how_it_grew(holder)}. Beside "
         f"{size(largest(profile).resident_most or 0)} of resident memory that is little for a "
         "program that ends so soon. In a service, record for longer: there it may be a leak."
     )
@@ -588,16 +637,15 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     first = growing[0]
     if not ended_early(profile):
         return mend(
-            f"{first.name} still holds {size(first.amount.bytes)} at the end, and "
-            f"{percent(first.late_share)} of it came in the later half of all allocations. "
-            f"{_what_to_do(profile)}",
+            f"{first.name} still holds {size(first.amount.bytes)} at the end, "
+            f"{how_it_grew(first)}. {_what_to_do(profile)}",
             if_lasting=_ends_soon(profile),
         )
     held = (
         f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
-        f"live at its end, {percent(first.late_share)} of it in the later half of all allocations"
+        f"live at its end, {how_it_grew(first)}"
     )
-    if _all_stayed(profile):
+    if _is_shown(first, profile):
         return mend(
             f"{held}. If the program does not free it later, this is a leak or a cache without a "
             "limit: fix it in the program; no allocator stops its growth."
@@ -632,7 +680,7 @@ def _grow_together(growing: Sequence[Holder], profile: Profile) -> bool:
         return _born_evenly(profile)
     least = _LEAK_OF_PEAK * profile.peak.amount.bytes
     return (
-        every.late_share <= _STEADY
+        (every.late_share <= _STEADY or rises_steadily(every))
         and _is_growing(every, least)
         and not _replaces_others(every, profile)
     )
@@ -647,9 +695,8 @@ def _even_growth(profile: Profile) -> str:
         )
     named = [e.name for e in leaks.functions if e.name != UNKNOWN][:_NAMED]
     return (
-        f"{size(leaks.amount.bytes)} lives at the end, and {percent(leaks.every.late_share)} of it "
-        "came in the later half of all allocations, from many call sites; those with most are "
-        f"{join_words(named)}. {_what_to_do(profile)}"
+        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every)}, from many call "
+        f"sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
     )
 
 
@@ -667,7 +714,14 @@ def _no_leak(site: Holder, profile: Profile) -> str:
             "tenth of all allocations. It is in use, or a leak that has just begun; a longer "
             "recording tells."
         )
-    if site.freed_share > _HARDLY_FREED:
+    is_freed = site.freed_share > _HARDLY_FREED
+    if is_freed and site.gained_since(HELD_AFTER[0]) >= _MAY_GROW:
+        return (
+            f"Not known: {site.name} holds {size(site.amount.bytes)}, "
+            f"{size(site.held_before[0])} after half of all allocations, but did not rise "
+            "steadily. It may come and go, or be a leak; a longer recording tells."
+        )
+    if is_freed:
         return (
             f"No sign of a leak: {late} of all allocations, and {percent(site.freed_share)} of its "
             "blocks were freed, as where blocks come and go."

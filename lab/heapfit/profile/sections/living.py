@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heapfit.profile.bins import size_power
-from heapfit.profile.model import Holder, Leaks, Part, Peak, SizePart
+from heapfit.profile.model import HELD_AFTER, Holder, Leaks, Part, Peak, SizePart
 from heapfit.profile.sections import sites
 from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, thread_names, thread_sums
 from heapfit.profile.tally import ADDENDS, Row, Tally, add_up, amount, grouped, share, whole
@@ -117,7 +117,7 @@ def _holder(name: str, row: Row, of: int, at: int, born: int, chain: Sequence[st
         late_share=share(row[born + sites.LATE], live) or 0.0,
         recent_share=share(row[born + sites.RECENT], live) or 0.0,
         young_share=share(row[born + sites.YOUNG], live) or 0.0,
-        gained_share=max(share(live - row[sites.BEFORE], live) or 0.0, 0.0),
+        held_before=[whole(each) for each in row[sites.HELD : sites.HELD + len(HELD_AFTER)]],
         freed_share=share(row[0] - row[at], row[0]) or 0.0,
         chain=tuple(chain),
     )

@@ -12,7 +12,7 @@ from collections.abc import Collection, Hashable, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from heapfit.profile.model import SMALL_BYTES, UNKNOWN, Site, Sites
+from heapfit.profile.model import EIGHTHS, HELD_AFTER, SMALL_BYTES, UNKNOWN, Site, Sites
 from heapfit.profile.sections.lifetimes import survival_quantile
 from heapfit.profile.tally import Key, Row, Tally, add_up, amount, share
 from heapfit.profile.trace import Trace
@@ -27,13 +27,14 @@ TOLD = 50
 
 # Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, ...
 ALL, END, PEAK, SMALL, FREED, REMOTE = 0, 4, 8, 12, 13, 14
-# ... then bytes: live after three quarters of all allocations; of those live at the end, and at the
-# peak, what is of the later half of all allocations, of the last quarter and the last tenth; ...
-BEFORE, OF_END, OF_PEAK = 15, 16, 19
+# ... then bytes: live after so many eighths (HELD_AFTER) of all allocations; of those live at the
+# end, and at the peak, what is of the later half of all allocations, of the last quarter and the
+# last tenth; ...
+HELD, OF_END, OF_PEAK = 15, 19, 22
 LATE, RECENT, YOUNG = 0, 1, 2  # within each of the latter two
 # ... then the reader's own counts of allocations and of those that came after another site's.
-COUNTED, SWITCHES = 22, 23
-WIDTH = 24
+COUNTED, SWITCHES = 25, 26
+WIDTH = 27
 
 # A call as it is told, where its line is known.
 _CALL = re.compile(r"(?P<function>.+) \((?P<file>[^:()]+):(?P<line>\d+)(, .*)?\)")
@@ -86,7 +87,7 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         trace.objects(f"size <= {SMALL_BYTES}"),
         trace.objects("died_ns IS NOT NULL"),
         trace.objects("remote"),
-        trace.total("size", trace.after(3, 4)),
+        *(trace.total("size", trace.after(part, EIGHTHS)) for part in HELD_AFTER),
         *(
             trace.total("size", f"{live} AND {part}")
             for live in ("died_ns IS NULL", trace.at_peak())
