@@ -124,6 +124,16 @@ def test_no_line_is_wider_than_the_terminal(width: int, tmp_path: Path) -> None:
         assert max(cell_len(line) for line in shown(profile, width).splitlines()) <= width
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("width", [30, 40])
+def test_figures_are_whole_in_a_narrow_terminal(width: int, tmp_path: Path) -> None:
+    one = server(tmp_path)
+    profile = changed(one, leaks__amount__bytes=1 << 30, leaks__amount__bytes_error=1.83 * 2**20)
+    text = shown(profile, width)
+    assert not [line for line in text.splitlines() if "…" in line and "… on the page" not in line]
+    assert " ".join(["1", "GiB", "±", "1.83", "MiB"]) in " ".join(text.split())
+
+
 def test_a_terminal_without_unicode_can_show_it(tmp_path: Path) -> None:
     text = shown(server(tmp_path), encoding="ascii")
     assert "-> " in text

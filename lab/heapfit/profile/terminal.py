@@ -31,6 +31,8 @@ from heapfit.text import spark, visible
 _SPARK_WIDTH = 60
 # Which code holds the memory: what most people look for.
 _ALWAYS_TOLD = ("peak",)
+# With less room for what is said of the facts, each is a sentence.
+_LEAST_NOTE = 16
 # A label may take so much of the width before it is broken into lines.
 _LABEL_PART = 0.45
 
@@ -71,6 +73,12 @@ def _print_head(shown: Content, console: Console) -> None:
 
 def _print_facts(facts: Sequence[Fact], console: Console) -> None:
     console.print()
+    figures = max(cell_len(visible(f.label)) + cell_len(visible(f.value)) for f in facts)
+    if console.width - figures - 2 * COLUMN_GAP < _LEAST_NOTE:
+        for fact in facts:
+            note = f"; {fact.note}" if fact.note else ""
+            print_line(console, visible(f"{fact.label}: {fact.value}{note}"))
+        return
     made = RichTable(box=None, show_header=False, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(justify="right", style="bold", no_wrap=True)
