@@ -41,7 +41,7 @@ _TIMES = (
     "another state. To compare times: heapfit compare --programs old=…,new=… -- {program}"
 )
 
-_WIDTH = 3 * ADDENDS  # of a site's row, what is compared
+_WIDTH = 4 * ADDENDS  # of a site's row, what is compared
 
 Chains = dict[tuple[str, ...], tuple[int, ...]]
 
@@ -149,6 +149,11 @@ def _bytes(found: Amount) -> Span:
     return _span(found.bytes, found.bytes_error)
 
 
+def _either(found: Span, other: Span) -> Span:
+    low, high = min(found.low, other.low), max(found.high, other.high)
+    return found.model_copy(update={"low": low, "high": high})
+
+
 def _span(value: float, error: float) -> Span:
     low, high = interval(value, error**2)
     return Span(value=value, low=low, high=high)
@@ -195,11 +200,11 @@ def _chains(tally: Tally, *, lines: bool) -> Chains:
     return {chain: add_up(rows, _WIDTH) for chain, rows in found.items()}
 
 
-# What is told of a site, and the place of its amount in the row.
+# What is told of a site, and the places in the row of its amount, and of what it may be as well.
 _AMOUNTS = (
-    ("allocated", sites.ALL),
-    ("live at the end", sites.END),
-    ("live at the peak", sites.PEAK),
+    ("allocated", sites.ALL, sites.ALL),
+    ("live at the end", sites.END, sites.END),
+    ("live at the peak", sites.PEAK, sites.RIVAL),
 )
 
 
@@ -211,12 +216,16 @@ def _sites(old: Chains, new: Chains, all_old: bool, all_new: bool) -> Iterator[F
         before, after = old.get(chain, nothing), new.get(chain, nothing)
         is_new, is_gone = all_old and not before[sites.ALL], all_new and not after[sites.ALL]
         of = visible(SITE_SEPARATOR.join(chain)) or "elsewhere"
-        for name, place in _AMOUNTS:
-            amounts = amount(before, place), amount(after, place)
-            for each in (
-                figure(of, f"{name}: bytes", "bytes", list(map(_bytes, amounts))),
-                figure(of, name, "count", list(map(_objects, amounts))),
+        for name, place, other in _AMOUNTS:
+            for title, unit, span in (
+                (f"{name}: bytes", "bytes", _bytes),
+                (name, "count", _objects),
             ):
+                spans = [
+                    _either(span(amount(row, place)), span(amount(row, other)))
+                    for row in (before, after)
+                ]
+                each = figure(of, title, unit, spans)
                 if each.change is Change.MORE:
                     yield each.model_copy(update={"change": Change.NEW}) if is_new else each
                 elif each.change is Change.LESS:

@@ -282,8 +282,8 @@ def _holder(profile: Profile) -> list[Fact]:
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
-    how = f"{growing.name}: {memory.how_it_grew(growing)}"
-    grew = Fact("Grew", bytes_with_error(growing.amount), how)
+    how = memory.how_it_grew(growing).removeprefix("of which ").removeprefix("where ")
+    grew = Fact("Grew", bytes_with_error(growing.amount), f"{growing.name}: {how}")
     # In a recording that began late, most may have taken the place of blocks from before.
     return [grew] if began_late(profile) else [grew, most]
 
@@ -390,6 +390,11 @@ def _peak(profile: Profile) -> list[str]:
         most = max(peak.sizes, key=lambda each: each.amount.bytes)
         sentences.append(
             f"Its largest part, {percent(most.share)}, is in blocks of {size_range(most.size)}."
+        )
+    if peak.rival is not None:
+        sentences.append(
+            f"After {span(profile.recordings[0].rival_ns or 0)}, when {peak.rival.name} holds "
+            f"{size(peak.rival.amount.bytes)}, memory is as high within the error of the sample."
         )
     if peak.ages:
         sentences.append(

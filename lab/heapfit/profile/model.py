@@ -62,6 +62,7 @@ class Recording(Record):
     allocations: Amount
     peak: Amount  # live when most bytes were ...
     peak_ns: int  # ... which was then
+    rival_ns: int | None = None  # of a sample: when as much may have been live, for all it tells
     end: Amount  # live at the end
     resident_most: int | None
     problems: list[str]  # a sentence each, for a person: damage, loss, a recording cut short
@@ -284,6 +285,7 @@ class Peak(Record):
     threads: list[Part]  # that allocated it, most bytes first
     sites: list[Part]  # likewise; empty without call sites
     functions: list[Holder]  # likewise, the sites of each function in one
+    rival: Part | None  # who held most more then, where a sample's peak may have been elsewhere
     ages: list[Part]  # by age as a share of the recording until then: "10 %" the youngest tenth
 
 

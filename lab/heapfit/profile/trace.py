@@ -36,8 +36,9 @@ OTHERS_NAME = "others"
 
 REALLOC = KINDS.index("realloc")
 
-# Which half of a sample an object is of: at random, since even and odd numbers take turns in time.
-HALF = "(hash(id) >> 20) % 2"
+# What was noted with at least this probability is known well.
+_KNOWN = 0.5
+IS_KNOWN = f"units <= {round(UNITS / _KNOWN)}"
 
 
 class Info(BaseModel, frozen=True):
@@ -93,8 +94,10 @@ class Trace:
         self.connection = connect(aside)
         self.step_bits = 0  # of the table `steps`
         self.peak_ns = 0  # when most bytes were live
-        # Of a sample, when most bytes of either half of the objects (HALF) were.
-        self.peaks_of_halves: tuple[int, int] | None = None
+        # Another moment of a sample at which, for all that it tells, as much was live.
+        self.rival_ns: int | None = None
+        # What corrects the peak of a sample, in UNITS: of its amounts, and of their variances.
+        self.peak_factor, self.peak_spread_factor = UNITS, UNITS
         self.objects_span = (0, 1)  # the first number of an object, and how many there are
         try:
             with interruptible():
@@ -140,21 +143,29 @@ class Trace:
         counted = f"{self.objects(where)}, {self.total('size', where)}"
         if not self.sampled:
             return f"{counted}, 0, 0"
-        only = f" FILTER (WHERE {where})" if where else ""
-        spreads = (f"coalesce(sum({each}){only}, 0)" for each in ("spread", "bytes_spread"))
+        factor = self.peak_spread_factor
+        spreads = (self._sum(each, where, factor) for each in ("spread", "bytes_spread"))
         return ", ".join((counted, *spreads))
 
     def objects(self, where: str = "") -> str:
         """Return the first of these columns alone."""
+        if self.sampled:
+            return self._sum("units", where, self.peak_factor)
         only = f" FILTER (WHERE {where})" if where else ""
-        return f"coalesce(sum(units){only}, 0)" if self.sampled else f"count(*){only} * {UNITS}"
+        return f"count(*){only} * {UNITS}"
 
     def total(self, column: str, where: str = "") -> str:
         """Return the sum of a column of bytes, in UNITS."""
-        only = f" FILTER (WHERE {where})" if where else ""
         if self.sampled:
-            return f"coalesce(sum(units * {column}){only}, 0)"
-        return f"coalesce(sum({column}){only}, 0) * {UNITS}"
+            return self._sum(f"units * {column}", where, self.peak_factor)
+        return f"{self._sum(column, where)} * {UNITS}"
+
+    def _sum(self, column: str, where: str, peak_factor: int = UNITS) -> str:
+        only = f" FILTER (WHERE {where})" if where else ""
+        if peak_factor != UNITS and where.startswith((self.at_peak(), self.at_rival())):
+            corrected = f"{column} * {peak_factor} // {UNITS}"
+            column = f"CASE WHEN {IS_KNOWN} THEN {column} ELSE {corrected} END"
+        return f"coalesce(sum({column}){only}, 0)"
 
     @cached_property
     def stretch(self) -> float:
@@ -172,15 +183,13 @@ class Trace:
         return f"CAST(({lived}) * {self.stretch} AS BIGINT)" if self.sampled else lived
 
     def at_peak(self) -> str:
-        """Return the condition that an object was live when most bytes were.
+        """Return the condition that an object was live when most bytes were. Amounts of which it is
+        the condition, or the first of several, are corrected as those of a sample must be."""
+        return live_at(self.peak_ns)
 
-        The highest of many estimates is one that chance has made too high, the more so the longer
-        a recording is. So each half of a sample is counted at the moment that the other chose.
-        """
-        if self.peaks_of_halves is None:
-            return _live_at(self.peak_ns)
-        first, second = self.peaks_of_halves
-        return f"CASE WHEN {HALF} = 1 THEN {_live_at(first)} ELSE {_live_at(second)} END"
+    def at_rival(self) -> str:
+        """Return the same of the moment at which the peak may have been, too."""
+        return self.at_peak() if self.rival_ns is None else live_at(self.rival_ns)
 
     def after(self, parts: int, of: int) -> str:
         """Return the condition that an object was live after so many parts of all allocations."""
@@ -234,7 +243,7 @@ class Trace:
         return self.threads.get(index, self.threads[OTHERS]).key
 
 
-def _live_at(moment_ns: int) -> str:
+def live_at(moment_ns: int) -> str:
     return f"(born_ns <= {moment_ns} AND (died_ns IS NULL OR died_ns > {moment_ns}))"
 
 

@@ -74,7 +74,7 @@ def memory(profile: Profile, trace: str) -> Advice:
 
 
 def _resident(recording: Recording, first: int = 0) -> list[int]:
-    """The anonymous resident memory in each step from the first on, as far as it was looked at; else
+    """The anonymous resident memory in each step from `first` on, as far as it was looked at; else
     all resident."""
     course = recording.course
     both = zip(course.resident_anonymous, course.resident, strict=True)

@@ -18,6 +18,7 @@ from heapfit.profile.trace import Trace
 TENTHS = 10
 THREADS_TOLD = 12
 SITES_TOLD = 20
+_MENTIONED = 0.25  # of the peak
 
 
 def count_peak(trace: Trace, tally: Tally) -> None:
@@ -37,7 +38,7 @@ def count_end(trace: Trace, tally: Tally) -> None:
 
 def _count_tenths(trace: Trace, tally: Tally, table: str, tenth: str, where: str) -> None:
     rows = trace.query(
-        f"SELECT least({TENTHS - 1}, {tenth}), {trace.amount()} FROM object WHERE {where} "
+        f"SELECT least({TENTHS - 1}, {tenth}), {trace.amount(where)} FROM object WHERE {where} "
         "GROUP BY ALL"
     )
     for number, *row in rows:
@@ -70,10 +71,23 @@ def peak(tally: Tally) -> Peak:
             SITES_TOLD,
         ),
         functions=_functions(tally, sites.PEAK, sites.OF_PEAK),
+        rival=_rival(tally, of),
         ages=[
             _part(f"{(tenth + 1) * 100 // TENTHS} %", row, of)
             for tenth, row in enumerate(_tenths(tally, "peak_ages"))
         ],
+    )
+
+
+def _rival(tally: Tally, of: int) -> Part | None:
+    """Return which site holds more, by a large part of the peak, when that may have been, too."""
+    found = sites.rows(tally) if len(tally.recordings) == 1 else []
+    more = [(row[sites.RIVAL + 1] - row[sites.PEAK + 1], key, row) for key, row in found]
+    most, key, row = max(more, default=(0, sites.REST, ()))
+    return (
+        None
+        if not most or most < _MENTIONED * of
+        else _part(sites.name(key), row[sites.RIVAL :], of, key[1])
     )
 
 

@@ -6,6 +6,7 @@ of a recording and for its bursts; and with it, when the most was live.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import sub
@@ -15,7 +16,7 @@ from heapfit.host.interpreters import hiding
 from heapfit.profile.model import Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
-from heapfit.profile.trace import HALF, REALLOC, Info, Trace
+from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
 from heapfit.text import capitalised, counted, join_words, size
 from heapfit.trace.ending import NO_END, ended_early
 from heapfit.trace.native import NO_SITES, Problems
@@ -58,6 +59,7 @@ def count(trace: Trace, tally: Tally) -> None:
         allocations=amount(sizes),
         peak=amount(sizes, PEAK),
         peak_ns=trace.peak_ns,
+        rival_ns=trace.rival_ns,
         end=amount(sizes, END),
         resident_most=max(resident, default=None),
         problems=[
@@ -301,43 +303,104 @@ def _end_of_step(trace: Trace, step: int) -> int:
     return ((step + 1) << trace.step_bits) - 1
 
 
+# Parts of a sample, at random, since numbers that follow each other take turns in time.
+_PARTS = 8
+_PART = f"(hash(id) >> 20) % {_PARTS}"
+# Two moments at which less than half is the same are two peaks; so many standard errors part them.
+_THE_SAME, _ERRORS = 0.5, 3.0
+
+
 def _set_peak(trace: Trace) -> None:
-    """Set when the peak is counted: of a sample at the end, where more is live then."""
-    halves = _peaks_of_halves(trace) if trace.sampled else None
-    if halves is None:
-        trace.peak_ns = _peak_ns(trace)
+    """Set when most was live, and what corrects a sample's estimate of it.
+
+    The highest of many estimates is one that chance has made too high, the more so the longer a
+    recording is. So each part of a sample is also counted when the others have most. Where they
+    disagree on when that is, this is too low: the truth is between the two.
+    """
+    trace.peak_ns = _peak_ns(trace)
+    if not trace.sampled:
         return
-    trace.peaks_of_halves, trace.peak_ns = halves, halves[0]
-    at_peak, at_end = (trace.total("size", at) for at in (trace.at_peak(), "died_ns IS NULL"))
-    [(most, left)] = trace.query(f"SELECT {at_peak}, {at_end} FROM object")
-    if left > most:
-        trace.peaks_of_halves, trace.peak_ns = None, trace.summary.duration_ns
+    most, left = _bytes(trace, trace.at_peak()), _bytes(trace, "died_ns IS NULL")
+    moments = _peaks_without_parts(trace)
+    counted = _bytes(trace, _counted_apart(moments)) if moments else most
+    if left >= counted:
+        trace.peak_ns, most, counted = trace.summary.duration_ns, left, left
+    _set_rival(trace, most)
+    if 0 < counted < most:
+        _correct(trace, most, counted)
 
 
-# What was noted with at least this probability is known well: it is of both halves.
-_KNOWN = 0.5
+def _bytes(trace: Trace, where: str) -> int:
+    [(found,)] = trace.query(f"SELECT {trace.total('size', where)} FROM object")
+    return int(found)
 
 
-def _peaks_of_halves(trace: Trace) -> tuple[int, int] | None:
-    """Return when most bytes of either half of the objects were live; None where one is empty."""
-    known = f"units <= {round(UNITS / _KNOWN)}"
-    # Each half stands for all that is known less well.
-    parts = ((HALF, f"NOT {known}", 2), ("0", known, 1), ("1", known, 1))
+def _peaks_without_parts(trace: Trace) -> dict[int, int]:
+    """Return, by part of the sample, when the other parts have most."""
+    # What is known well is of all of them.
+    parts = ((_PART, f"NOT {IS_KNOWN}", _PARTS), ("-1", IS_KNOWN, _PARTS - 1))
     changes = " UNION ALL ".join(
-        f"SELECT {half} AS half, {when} >> {trace.step_bits} AS step, "
+        f"SELECT {part} AS part, {when} >> {trace.step_bits} AS step, "
         f"{trace.total('size')} * {sign * factor} AS bytes FROM object "
         f"WHERE {when} IS NOT NULL AND {which} GROUP BY ALL"
-        for half, which, factor in parts
+        for part, which, factor in parts
         for when, sign in (("born_ns", 1), ("died_ns", -1))
     )
-    live = "sum(sum(bytes)) OVER (PARTITION BY half ORDER BY step)"
+    live = "sum(sum(bytes)) OVER (PARTITION BY without ORDER BY step)"
     found = trace.query(
-        f"SELECT half, step FROM (SELECT half, step, {live} AS live FROM ({changes}) "
-        "GROUP BY half, step) "
-        "QUALIFY row_number() OVER (PARTITION BY half ORDER BY live DESC, step) = 1"
+        f"SELECT without, step FROM (SELECT without, step, {live} AS live "
+        f"FROM ({changes}), range({_PARTS}) parts(without) WHERE part <> without "
+        "GROUP BY without, step) "
+        "QUALIFY row_number() OVER (PARTITION BY without ORDER BY live DESC, step) = 1"
     )
-    moments = {half: _end_of_step(trace, step) for half, step in found}
-    return (moments[0], moments[1]) if len(moments) == 2 else None
+    return {part: _end_of_step(trace, step) for part, step in found}
+
+
+def _counted_apart(moments: dict[int, int]) -> str:
+    """Return the condition that an object was live at the moment that its part is counted at."""
+    cases = " ".join(f"WHEN {part} THEN {live_at(ns)}" for part, ns in moments.items())
+    return f"CASE {_PART} {cases} END"
+
+
+def _correct(trace: Trace, most: int, counted: int) -> None:
+    """Have what is live at the peak add up to what was counted, with an error that holds what was
+    seen at most, too."""
+    at_peak = f"NOT {IS_KNOWN} AND {trace.at_peak()}"
+    [(known_less, spread)] = trace.query(
+        f"SELECT {trace.total('size', at_peak)}, sum(bytes_spread) FILTER (WHERE {at_peak}) "
+        "FROM object"
+    )
+    if not known_less:
+        return
+    factor = max(1 - (most - counted) / int(known_less), 0.0)
+    gap = (most - counted) / UNITS
+    trace.peak_factor = round(factor * UNITS)
+    trace.peak_spread_factor = round((factor**2 + gap**2 / max(int(spread), 1)) * UNITS)
+
+
+def _set_rival(trace: Trace, most: int) -> None:
+    """Find the highest moment at which most is not what is live at the peak; if it is not clearly
+    lower, the peak may have been then."""
+    at_peak = trace.at_peak()
+    changes = " UNION ALL ".join(
+        f"SELECT {when} >> {trace.step_bits} AS step, {trace.total('size')} * {sign} AS bytes, "
+        f"coalesce(sum(units * size) FILTER (WHERE {at_peak}), 0) * {sign} AS same FROM object "
+        f"WHERE {when} IS NOT NULL GROUP BY ALL"
+        for when, sign in (("born_ns", 1), ("died_ns", -1))
+    )
+    live, same = (f"sum(sum({each})) OVER (ORDER BY step)" for each in ("bytes", "same"))
+    found = trace.query(
+        f"SELECT step, live FROM (SELECT step, {live} AS live, {same} AS same FROM ({changes}) "
+        f"GROUP BY step) WHERE same < {_THE_SAME} * {most} ORDER BY live DESC, step LIMIT 1"
+    )
+    if not found:
+        return
+    moment = _end_of_step(trace, found[0][0])
+    [(spread,)] = trace.query(
+        f"SELECT coalesce(sum(bytes_spread), 0) FROM object WHERE {at_peak} <> {live_at(moment)}"
+    )
+    if (most - int(found[0][1])) / UNITS <= _ERRORS * math.sqrt(spread):
+        trace.rival_ns = moment
 
 
 def _named(columns: tuple[str, ...]) -> str:

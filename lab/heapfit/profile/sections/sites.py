@@ -25,16 +25,17 @@ CHAIN_SHOWN = 8  # calls ...
 CHAIN_READ = 64  # ... of so many, without those that are inlined
 TOLD = 50
 
-# Places in a row of the table `sites`: three amounts, then numbers of objects in UNITS, ...
-ALL, END, PEAK, SMALL, FREED, REMOTE = 0, 4, 8, 12, 13, 14
+# Places in a row of the table `sites`: four amounts, the last at the other moment that may be the
+# peak of a sample, or else at the peak, too; then numbers of objects in UNITS, ...
+ALL, END, PEAK, RIVAL, SMALL, FREED, REMOTE = 0, 4, 8, 12, 16, 17, 18
 # ... then bytes: live after so many eighths (HELD_AFTER) of all allocations; of those live at the
 # end, and at the peak, what is of the later half of all allocations, of the last quarter and the
 # last tenth; ...
-HELD, OF_END, OF_PEAK = 15, 19, 22
+HELD, OF_END, OF_PEAK = 19, 23, 26
 LATE, RECENT, YOUNG = 0, 1, 2  # within each of the latter two
 # ... then the reader's own counts of allocations and of those that came after another site's.
-COUNTED, SWITCHES = 25, 26
-WIDTH = 27
+COUNTED, SWITCHES = 29, 30
+WIDTH = 31
 
 # A call as it is told, where its line is known.
 _CALL = re.compile(r"(?P<function>.+) \((?P<file>[^:()]+):(?P<line>\d+)(, .*)?\)")
@@ -84,6 +85,7 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         trace.amount(),
         trace.amount("died_ns IS NULL"),
         trace.amount(trace.at_peak()),
+        trace.amount(trace.at_rival()),
         trace.objects(f"size <= {SMALL_BYTES}"),
         trace.objects("died_ns IS NOT NULL"),
         trace.objects("remote"),
