@@ -249,12 +249,24 @@ static void stock_up(void)
     if (have < stock) put_aside(CLEAN, STOCK_RUNS, stock - have);
 }
 
+/* When the first of the forks that have the space began. Relaxed: a number, for those who wait. */
+static _Atomic(uint64_t) began_ms;
+
+uint64_t space_fork_age_ms(void)
+{
+    return platform_clock_ms() - atomic_load_explicit(&began_ms, memory_order_relaxed);
+}
+
 /* While another fork has the space, nothing in it is moved. */
 void space_fork_begin(void)
 {
     enum space_access access = space_enter();
-    if (space_is_whole(access)) stock_up();
-    else space_leave(access);
+    if (space_is_whole(access)) {
+        stock_up();
+        atomic_store_explicit(&began_ms, platform_clock_ms(), memory_order_relaxed);
+    } else {
+        space_leave(access);
+    }
     platform_lock_fork_begin(&space_state.lock);
 }
 

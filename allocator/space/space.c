@@ -249,19 +249,18 @@ static struct span *acquire(uint32_t spans, uint32_t alignment, enum span_kind k
     return first;
 }
 
-/* There was no memory, beside a fork or while others purge what is free; when they are done there may be plenty. But we wait only so long:
- * the fork may wait for us, and others may purge all the time. */
-static COLD bool others_are_done(enum space_access access, unsigned *waited_ms)
+/* There was no memory, beside a fork or while others purge what is free; when they are done there may be enough. But we wait only so long:
+ * others may purge all the time, and the fork may wait for us, however often we come. */
+static COLD bool others_are_done(enum space_access access, uint32_t spans, unsigned *waited_ms)
 {
-    enum { FORK_MS = 1000, PURGE_MS = 100 };
+    enum { FORK_MS = 100, PURGE_MS = 100 };
     _Atomic(uint32_t) never = 0;
-    unsigned most = 0;
-    if (access == SPACE_BESIDE && platform_lock_fork_passes(&space_state.lock)) most = FORK_MS;
-    if (access == SPACE_WHOLE && space_is_being_purged()) most = PURGE_MS;
-    if (*waited_ms >= most) return false;
-    ++*waited_ms;
-    platform_wait(&never, 0, 1000);
-    return true;
+    if (spans > space_spans()) return false; /* as room_can_be_made */
+    bool may_help = access == SPACE_BESIDE  ? platform_lock_fork_passes(&space_state.lock) && space_fork_age_ms() < FORK_MS
+                    : access == SPACE_WHOLE ? space_is_being_purged() && (*waited_ms)++ < PURGE_MS
+                                            : false;
+    if (may_help) platform_wait(&never, 0, 1000);
+    return may_help;
 }
 
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
@@ -276,7 +275,7 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
         else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
         bool lost = access == SPACE_WHOLE && !space_is_whole(access);
         space_leave(access);
-        if (LIKELY(first != NULL) || !(lost || others_are_done(access, &waited))) break;
+        if (LIKELY(first != NULL) || !(lost || others_are_done(access, spans, &waited))) break;
     }
     huge_pages_say();
     huge_pages_try(&place.trial);
@@ -527,7 +526,7 @@ void *space_metadata(size_t size)
                        : access == SPACE_BESIDE ? metadata_beside(size)
                                                 : NULL;
         space_leave(access);
-        if (LIKELY(memory != NULL) || !others_are_done(access, &waited)) return memory;
+        if (LIKELY(memory != NULL) || !others_are_done(access, 1, &waited)) return memory;
     }
 }
 

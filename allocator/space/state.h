@@ -204,6 +204,8 @@ enum space_access space_enter(void);
 void space_leave(enum space_access access);
 /* For who had the lock and has let it go: take it, and take in what was released beside forks meanwhile. False: a fork has it. */
 bool space_enter_again(void);
+/* How long a fork has had the space, in ms. */
+uint64_t space_fork_age_ms(void);
 
 /* Whether who has entered so still has the lock: purging may lose it to a fork. */
 ALWAYS_INLINE bool space_is_whole(enum space_access access)

@@ -93,4 +93,29 @@ TEST(SpaceFork, AChildFindsARunThatAnotherThreadIsCuttingWhole)
         });
 }
 
+// All of the reservation has been handed out, and most of it is free. A fork that has put nothing aside has it for a moment.
+TEST(SpaceFork, WhoFindsNoMemoryBesideAForkWaitsForItsEnd)
+{
+    in_new_space([] {
+        struct span *all = acquire(1000);
+        while (acquire(1) != nullptr) continue;
+        space_release(all);
+        struct span *run = nullptr;
+        for (int i = 0; i < 100 && run == nullptr; i++) { // a thread that is not woken in time gets nothing
+            space_state.beside_new = space_state.stock = 0; // nor has any been lacked
+            space_fork_begin();
+            std::atomic<bool> begun{false};
+            std::thread other([&] {
+                begun = true;
+                run = acquire(500);
+            });
+            while (!begun) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            space_fork_end();
+            other.join();
+        }
+        EXPECT_NE(nullptr, run);
+    });
+}
+
 } // namespace
