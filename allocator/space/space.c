@@ -256,7 +256,8 @@ static COLD bool others_are_done(enum space_access access, uint32_t spans, unsig
     enum { FORK_MS = 100, PURGE_MS = 100 };
     _Atomic(uint32_t) never = 0;
     if (spans > space_spans()) return false; /* as room_can_be_made */
-    bool may_help = access == SPACE_BESIDE  ? platform_lock_fork_passes(&space_state.lock) && space_fork_age_ms() < FORK_MS
+    bool may_help = access == SPACE_BESIDE
+                        ? platform_lock_fork_passes(&space_state.lock) && space_fork_age_ms() < FORK_MS
                     : access == SPACE_WHOLE ? space_is_being_purged() && (*waited_ms)++ < PURGE_MS
                                             : false;
     if (may_help) platform_wait(&never, 0, 1000);
