@@ -517,7 +517,7 @@ ALWAYS_INLINE bool hand_give(struct heap *heap, unsigned bin)
     return true;
 }
 
-static NOINLINE bool refill_from_span(struct heap *heap, unsigned bin)
+ALWAYS_INLINE bool refill_from_span(struct heap *heap, unsigned bin)
 {
     struct span *span = find_span(heap, bin);
     if (UNLIKELY(span == NULL)) return false;
@@ -650,7 +650,7 @@ ALWAYS_INLINE void countdown_ended(struct span *span, struct heap *heap)
     uint32_t entered = heap_enter(heap);
     /* Relaxed: it was ours, and is no more if it was found empty and given away before we came in. */
     if (LIKELY(atomic_load_explicit(&span->owner, memory_order_relaxed) == heap) && !hand_put(heap, span))
-        span_look(heap, span, span->held_back);
+        look(heap, span, span->held_back);
     heap_leave(heap, entered);
 }
 
