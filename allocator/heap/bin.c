@@ -433,8 +433,7 @@ ALWAYS_INLINE uint32_t span_give_list(struct heap *heap, struct span *span, unsi
 {
     uint32_t most = bin_gives(heap, &heap->bins[bin]);
     if (pick_is_on()) most = list_cut(heap, span, bin, count < most ? count : most);
-    /* Relaxed: a figure, which only the owner writes. */
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+    count_refill(heap);
     heap->free[bin] = list;
     if (LIKELY(count <= most)) return count;
     span_keep_rest(span, list, count, most);
@@ -511,7 +510,7 @@ ALWAYS_INLINE bool hand_give(struct heap *heap, unsigned bin)
     uintptr_t block = hand_take(heap, bin);
     if (block == 0) return false;
     heap->rests = false; /* see bin_gives */
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED); /* relaxed: a figure, as above */
+    count_refill(heap);
     heap->free[bin] = block;
     heap->bins[bin].zeros = false;
     return true;

@@ -13,7 +13,7 @@
  * before can still be told: a span that was cut into blocks has its `bin`, and is not cut again for the same one; a large
  * object's run has BIN_NONE. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
  *
- * At hand. Of each short length the run that was freed last stands beside the lists. Only the owner puts one there, so for that it
+ * In front. Of each short length the run that was freed last stands before the lists. Only the owner puts one there, so for that it
  * needs no lock; anybody may take one, by an atomic exchange. It counts against the room as all do. Whoever looks for old runs
  * moves it to the lists, where its age begins.
  *
@@ -47,7 +47,7 @@ static void cache_count(struct span_cache *cache, uint32_t spans)
 }
 
 /* How much a heap may keep at most. Read under the lock: who sets it to 0 and then empties the cache, under the same lock, knows
- * that it stays empty, but for a run that its owner is just about to put at hand. */
+ * that it stays empty, but for a run that its owner is just about to put in front. */
 static uint32_t threshold(void)
 {
     return atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed);
@@ -96,8 +96,8 @@ void cache_start(struct span_cache *cache)
     set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
     set_room(cache, 0);
-    for (unsigned place = 0; place < CACHE_AT_HAND; place++)
-        atomic_store_explicit(&cache->at_hand[place], 0, memory_order_relaxed);
+    for (unsigned place = 0; place < CACHE_FRONT; place++)
+        atomic_store_explicit(&cache->front[place], 0, memory_order_relaxed);
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
 }
 
@@ -150,51 +150,51 @@ static void cache_detach_beyond(struct span_cache *cache, uint32_t spans, uint32
     while (cache_spans(cache) > spans) cache_detach_oldest(cache, chain);
 }
 
-/* ---- at hand --------------------------------------------------------------------------------------------------------- */
+/* ---- in front --------------------------------------------------------------------------------------------------------- */
 
-static struct span *take_at_hand(struct span_cache *cache, uint32_t spans)
+static struct span *take_from_front(struct span_cache *cache, uint32_t spans)
 {
-    if (spans > CACHE_AT_HAND) return NULL;
-    _Atomic(uint32_t) *place = &cache->at_hand[spans - 1];
+    if (spans > CACHE_FRONT) return NULL;
+    _Atomic(uint32_t) *place = &cache->front[spans - 1];
     /* Relaxed: only the owner changes it from 0, and for others it is a hint. */
     if (atomic_load_explicit(place, memory_order_relaxed) == 0) return NULL;
-    /* Acquire: pairs with the release in cache_put_at_hand, for who is not the owner. */
+    /* Acquire: pairs with the release in cache_put_in_front, for who is not the owner. */
     uint32_t index = atomic_exchange_explicit(place, 0, memory_order_acquire);
     if (index == 0) return NULL;
     run_use_set(span_at(index - 1), RUN_ON_ITS_WAY);
     return span_at(index - 1);
 }
 
-static uint32_t spans_at_hand(const struct span_cache *cache)
+static uint32_t spans_in_front(const struct span_cache *cache)
 {
     uint32_t spans = 0;
-    for (uint32_t place = 0; place < CACHE_AT_HAND; place++)
-        if (atomic_load_explicit(&cache->at_hand[place], memory_order_relaxed) != 0) spans += place + 1;
+    for (uint32_t place = 0; place < CACHE_FRONT; place++)
+        if (atomic_load_explicit(&cache->front[place], memory_order_relaxed) != 0) spans += place + 1;
     return spans;
 }
 
 /* Under the lock. The room that there is now, and how much of it is left for the lists. */
 static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
 {
-    uint32_t at_hand = spans_at_hand(cache), spans = room(cache, most);
+    uint32_t front = spans_in_front(cache), spans = room(cache, most);
     set_room(cache, spans);
-    return spans > at_hand ? spans - at_hand : 0;
+    return spans > front ? spans - front : 0;
 }
 
 /* Without the lock, so that the lists may have become shorter meanwhile, but not longer. `room` was right when the owner last
  * had the lock; that of heap_orphans, which keeps nothing, is 0. */
-bool cache_put_at_hand(struct heap *heap, struct span *run)
+bool cache_put_in_front(struct heap *heap, struct span *run)
 {
     struct span_cache *cache = &heap->cache;
     uint32_t spans = run->run_spans;
-    if (spans > CACHE_AT_HAND) return false;
-    _Atomic(uint32_t) *place = &cache->at_hand[spans - 1];
+    if (spans > CACHE_FRONT) return false;
+    _Atomic(uint32_t) *place = &cache->front[spans - 1];
     /* Relaxed: nobody else puts one there. */
     if (atomic_load_explicit(place, memory_order_relaxed) != 0) return false;
-    uint32_t all = cache_spans(cache) + spans_at_hand(cache) + spans;
+    uint32_t all = cache_spans(cache) + spans_in_front(cache) + spans;
     if (all > last_room(cache) || all > threshold()) return false;
     run_use_set(run, heap->number + 1);
-    /* Release: pairs with the acquire in take_at_hand. */
+    /* Release: pairs with the acquire in take_from_front. */
     atomic_store_explicit(place, span_index(run) + 1, memory_order_release);
     return true;
 }
@@ -202,8 +202,8 @@ bool cache_put_at_hand(struct heap *heap, struct span *run)
 /* Under the lock, any thread. */
 static void move_to_lists(struct span_cache *cache, uint32_t heap_number, uint64_t now)
 {
-    for (uint32_t spans = 1; spans <= CACHE_AT_HAND; spans++) {
-        struct span *run = take_at_hand(cache, spans);
+    for (uint32_t spans = 1; spans <= CACHE_FRONT; spans++) {
+        struct span *run = take_from_front(cache, spans);
         if (run == NULL) continue;
         span_since_set(run, now);
         cache_add(cache, run, heap_number);
@@ -239,7 +239,7 @@ bool cache_put(struct heap *heap, struct span *run)
     span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold(), now = room_in_lists(cache, most);
-    if (cache_spans(cache) + run->run_spans > now && spans_at_hand(cache) != 0) { /* they may be older than all */
+    if (cache_spans(cache) + run->run_spans > now && spans_in_front(cache) != 0) { /* they may be older than all */
         move_to_lists(cache, heap->number, span_since(run));
         now = last_room(cache);
     }
@@ -338,15 +338,15 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
 
 struct span *cache_take_run(struct heap *heap, uint32_t spans)
 {
-    struct span *run = take_at_hand(&heap->cache, spans);
+    struct span *run = take_from_front(&heap->cache, spans);
     return run != NULL ? run : take(&heap->cache, find_run, spans, spans);
 }
 
-/* One at hand is a large object's mostly, and not cut for the bin. */
+/* One in front is a large object's mostly, and not cut for the bin. */
 struct span *cache_take_span(struct heap *heap, unsigned bin)
 {
     struct span *span = take(&heap->cache, find_span, bin, 1);
-    return span != NULL ? span : take_at_hand(&heap->cache, 1);
+    return span != NULL ? span : take_from_front(&heap->cache, 1);
 }
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */
@@ -357,7 +357,7 @@ enum { RELEASED_MAX = 32 };
 enum chores_left cache_detach_old(struct heap *heap, uint64_t now, uint32_t age_ms, uint32_t *chain)
 {
     struct span_cache *cache = &heap->cache;
-    if (cache_spans(cache) + spans_at_hand(cache) == 0) return CHORES_NONE;
+    if (cache_spans(cache) + spans_in_front(cache) == 0) return CHORES_NONE;
     platform_lock_acquire(&cache->lock);
     move_to_lists(cache, heap->number, now);
     uint32_t most = room(cache, threshold());
@@ -401,5 +401,5 @@ void cache_growth_rests(void)
 
 size_t cache_bytes(const struct heap *heap)
 {
-    return (size_t)(cache_spans(&heap->cache) + spans_at_hand(&heap->cache)) * SPAN_SIZE;
+    return (size_t)(cache_spans(&heap->cache) + spans_in_front(&heap->cache)) * SPAN_SIZE;
 }

@@ -157,14 +157,14 @@ ALWAYS_INLINE uintptr_t first_word(uintptr_t head)
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
 
 /* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. And a run of each length up to
- * CACHE_AT_HAND is at hand, beside the lists. */
-enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_AT_HAND = 4 };
+ * CACHE_FRONT stands in front of the lists. */
+enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_FRONT = 4 };
 
-/* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read, and `at_hand`. */
+/* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read, and `front`. */
 struct span_cache {
     platform_lock lock;
     _Atomic(uint32_t) spans; /* in all of its runs that are in the lists */
-    _Atomic(uint32_t) at_hand[CACHE_AT_HAND]; /* runs of 1, 2, ... spans: their index plus 1; 0: none */
+    _Atomic(uint32_t) front[CACHE_FRONT]; /* runs of 1, 2, ... spans: their index plus 1; 0: none */
     _Atomic(uint32_t) room; /* spans that it may hold, when last computed; 0 after it was emptied */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */
@@ -596,8 +596,8 @@ void cache_start(struct span_cache *cache);
 /* Keep a run that nobody uses any more, or give it to the space. Its kind is SPAN_METADATA; its first span's `bin` is the one
  * that it is cut for, or BIN_NONE; and if `uncarved` is 0 the run counts among the dense spans. */
 bool cache_put(struct heap *heap, struct span *run);
-/* The same in less time, where there is room at hand for its length; false: not done. */
-bool cache_put_at_hand(struct heap *heap, struct span *run);
+/* The same in less time, where the front has room for its length; false: not done. */
+bool cache_put_in_front(struct heap *heap, struct span *run);
 /* A kept run of so many spans or a few more, for a large object; NULL: none. */
 struct span *cache_take_run(struct heap *heap, uint32_t spans);
 /* A kept span, for a bin: if its `bin` says so it is cut into blocks already, as `carved`, `uncarved` and `free` tell. */
@@ -786,6 +786,12 @@ bool remote_lent_take_in(struct heap *heap, bool (*is_awaited)(const struct heap
 COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);
 /* The same for a block of a heap that is not the calling thread's own, without its lock. */
 COLD void remote_accuse(struct heap *owner, uintptr_t block);
+
+/* Relaxed: a figure, which only the owner writes. */
+ALWAYS_INLINE void count_refill(struct heap *heap)
+{
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+}
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {

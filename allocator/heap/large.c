@@ -101,7 +101,7 @@ static void release_or_keep(struct heap *heap, struct span *span)
     if (span->run_spans >= SPACE_BLOCK_SPANS) large_count(span, -1);
     span->bin = BIN_NONE;
     span_kind_write(span, SPAN_METADATA);
-    bool kept = cache_put_at_hand(heap, span);
+    bool kept = cache_put_in_front(heap, span);
     if (LIKELY(kept) && LIKELY(may_go_on(heap))) return;
     uint32_t entered = heap_enter(heap);
     kept = kept || cache_put(heap, span);

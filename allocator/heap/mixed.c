@@ -239,8 +239,7 @@ static NOINLINE struct mixed *refill(struct heap *heap, unsigned bin, uint32_t g
         if (mixed == NULL) return NULL;
     }
     if (pick_is_on()) cut_hole(heap, bin, mixed, granules);
-    /* Relaxed: a figure, which only the owner writes. */
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+    count_refill(heap);
     return mixed;
 }
 

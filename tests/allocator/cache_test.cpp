@@ -227,7 +227,7 @@ TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
         struct heap *heap = thread_heap_own();
         uint64_t now = platform_clock_ms();
         EXPECT_EQ(CHORES_LATER, cache_release_old(heap, now + 100'000, 100'000));
-        EXPECT_EQ(2u, kept()); // was at hand, and begins to age
+        EXPECT_EQ(2u, kept()); // stood in front, and begins to age
         EXPECT_EQ(CHORES_NONE, cache_release_old(heap, now + 200'000, 100'000));
         EXPECT_EQ(0u, kept());
         swing(LEAST + 16);

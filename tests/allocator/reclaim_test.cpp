@@ -121,7 +121,7 @@ TEST(AThreadOfLargeObjectsAlone, TakesInWhatOthersFree)
     });
 }
 
-// However busy it was just before, and though what it frees finds room at hand.
+// However busy it was just before, and though what it frees finds room in front of the cache.
 TEST(AThreadOfLargeObjectsAlone, GivesBackWithItsNextCallsAfterABurst)
 {
     in_new_heap([] {
