@@ -13,7 +13,7 @@
  * before can still be told: a span that was cut into blocks has its `bin`, and is not cut again for the same one; a large
  * object's run has BIN_NONE. It goes on to count among the dense spans if it did so in use, which is when `uncarved` is 0.
  *
- * In front. Of each short length the run that was freed last stands before the lists. Only the owner puts one there, so for that it
+ * In front. Of each short length the runs that were freed last stand before the lists. Only the owner puts one there, so for that it
  * needs no lock; anybody may take one, by an atomic exchange. It counts against the room as all do. Whoever looks for old runs
  * moves it to the lists, where its age begins.
  *
@@ -96,8 +96,10 @@ void cache_start(struct span_cache *cache)
     set_missing(cache, false);
     cache->youngest = cache->oldest = SPAN_NONE;
     set_room(cache, 0);
-    for (unsigned place = 0; place < CACHE_FRONT; place++)
-        atomic_store_explicit(&cache->front[place], 0, memory_order_relaxed);
+    for (unsigned length = 0; length < CACHE_FRONT; length++)
+        for (unsigned depth = 0; depth < CACHE_DEPTH; depth++)
+            atomic_store_explicit(&cache->front[length][depth], 0, memory_order_relaxed);
+    cache->front_most = 0;
     for (unsigned list = 0; list < CACHE_LISTS; list++) cache->lists[list] = SPAN_NONE;
 }
 
@@ -152,25 +154,41 @@ static void cache_detach_beyond(struct span_cache *cache, uint32_t spans, uint32
 
 /* ---- in front --------------------------------------------------------------------------------------------------------- */
 
+/* Relaxed: only the owner changes it from 0, and for others it is a hint. */
+ALWAYS_INLINE uint32_t front_at(const struct span_cache *cache, uint32_t spans, unsigned depth)
+{
+    return atomic_load_explicit(&cache->front[spans - 1][depth], memory_order_relaxed);
+}
+
+/* The one that was put there last, as far as others have taken none. */
 static struct span *take_from_front(struct span_cache *cache, uint32_t spans)
 {
     if (spans > CACHE_FRONT) return NULL;
-    _Atomic(uint32_t) *place = &cache->front[spans - 1];
-    /* Relaxed: only the owner changes it from 0, and for others it is a hint. */
-    if (atomic_load_explicit(place, memory_order_relaxed) == 0) return NULL;
-    /* Acquire: pairs with the release in cache_put_in_front, for who is not the owner. */
-    uint32_t index = atomic_exchange_explicit(place, 0, memory_order_acquire);
-    if (index == 0) return NULL;
-    run_use_set(span_at(index - 1), RUN_ON_ITS_WAY);
-    return span_at(index - 1);
+    for (unsigned depth = CACHE_DEPTH; depth-- > 0;) {
+        if (front_at(cache, spans, depth) == 0) continue;
+        /* Acquire: pairs with the release in cache_put_in_front, for who is not the owner. */
+        uint32_t index = atomic_exchange_explicit(&cache->front[spans - 1][depth], 0, memory_order_acquire);
+        if (index == 0) continue;
+        run_use_set(span_at(index - 1), RUN_ON_ITS_WAY);
+        return span_at(index - 1);
+    }
+    return NULL;
+}
+
+static struct span *own_from_front(struct span_cache *cache, uint32_t spans)
+{
+    struct span *run = take_from_front(cache, spans);
+    if (run != NULL) cache->front_most -= spans;
+    return run;
 }
 
 static uint32_t spans_in_front(const struct span_cache *cache)
 {
-    uint32_t spans = 0;
-    for (uint32_t place = 0; place < CACHE_FRONT; place++)
-        if (atomic_load_explicit(&cache->front[place], memory_order_relaxed) != 0) spans += place + 1;
-    return spans;
+    uint32_t sum = 0;
+    for (uint32_t spans = 1; spans <= CACHE_FRONT; spans++)
+        for (unsigned depth = 0; depth < CACHE_DEPTH; depth++)
+            if (front_at(cache, spans, depth) != 0) sum += spans;
+    return sum;
 }
 
 /* Under the lock. The room that there is now, and how much of it is left for the lists. */
@@ -181,21 +199,30 @@ static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
     return spans > front ? spans - front : 0;
 }
 
-/* Without the lock, so that the lists may have become shorter meanwhile, but not longer. `room` was right when the owner last
- * had the lock; that of heap_orphans, which keeps nothing, is 0. */
+/* Whether so many more may stand in front. Without the lock, so that the lists may have become shorter meanwhile, but not longer.
+ * `room` was right when the owner last had the lock; that of heap_orphans, which keeps nothing, is 0. */
+ALWAYS_INLINE bool has_room(const struct span_cache *cache, uint32_t spans)
+{
+    uint32_t all = cache_spans(cache) + cache->front_most + spans;
+    return all <= last_room(cache) && all <= threshold();
+}
+
 bool cache_put_in_front(struct heap *heap, struct span *run)
 {
     struct span_cache *cache = &heap->cache;
     uint32_t spans = run->run_spans;
     if (spans > CACHE_FRONT) return false;
-    _Atomic(uint32_t) *place = &cache->front[spans - 1];
-    /* Relaxed: nobody else puts one there. */
-    if (atomic_load_explicit(place, memory_order_relaxed) != 0) return false;
-    uint32_t all = cache_spans(cache) + spans_in_front(cache) + spans;
-    if (all > last_room(cache) || all > threshold()) return false;
+    unsigned depth = 0;
+    while (front_at(cache, spans, depth) != 0) /* nobody else puts one there */
+        if (++depth == CACHE_DEPTH) return false;
+    if (!has_room(cache, spans)) {
+        cache->front_most = spans_in_front(cache);
+        if (!has_room(cache, spans)) return false;
+    }
+    cache->front_most += spans;
     run_use_set(run, heap->number + 1);
     /* Release: pairs with the acquire in take_from_front. */
-    atomic_store_explicit(place, span_index(run) + 1, memory_order_release);
+    atomic_store_explicit(&cache->front[spans - 1][depth], span_index(run) + 1, memory_order_release);
     return true;
 }
 
@@ -203,10 +230,11 @@ bool cache_put_in_front(struct heap *heap, struct span *run)
 static void move_to_lists(struct span_cache *cache, uint32_t heap_number, uint64_t now)
 {
     for (uint32_t spans = 1; spans <= CACHE_FRONT; spans++) {
-        struct span *run = take_from_front(cache, spans);
-        if (run == NULL) continue;
-        span_since_set(run, now);
-        cache_add(cache, run, heap_number);
+        struct span *run;
+        while ((run = take_from_front(cache, spans)) != NULL) {
+            span_since_set(run, now);
+            cache_add(cache, run, heap_number);
+        }
     }
 }
 
@@ -338,7 +366,7 @@ static struct span *take(struct span_cache *cache, struct span *(*find)(const st
 
 struct span *cache_take_run(struct heap *heap, uint32_t spans)
 {
-    struct span *run = take_from_front(&heap->cache, spans);
+    struct span *run = own_from_front(&heap->cache, spans);
     return run != NULL ? run : take(&heap->cache, find_run, spans, spans);
 }
 
@@ -346,7 +374,7 @@ struct span *cache_take_run(struct heap *heap, uint32_t spans)
 struct span *cache_take_span(struct heap *heap, unsigned bin)
 {
     struct span *span = take(&heap->cache, find_span, bin, 1);
-    return span != NULL ? span : take_from_front(&heap->cache, 1);
+    return span != NULL ? span : own_from_front(&heap->cache, 1);
 }
 
 /* ---- giving back -------------------------------------------------------------------------------------------------- */

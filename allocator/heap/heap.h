@@ -156,15 +156,16 @@ ALWAYS_INLINE uintptr_t first_word(uintptr_t head)
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------ */
 
-/* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. And a run of each length up to
- * CACHE_FRONT stands in front of the lists. */
-enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_FRONT = 4 };
+/* Lists of kept runs: one per length up to CACHE_EXACT, then one for all that are longer. In front of them stand CACHE_DEPTH runs
+ * of each length up to CACHE_FRONT. */
+enum { CACHE_EXACT = 16, CACHE_LISTS = CACHE_EXACT + 1, CACHE_FRONT = 4, CACHE_DEPTH = 4 };
 
 /* Free runs of spans that a heap keeps (cache.c); all under the lock but for `spans`, which anybody may read, and `front`. */
 struct span_cache {
     platform_lock lock;
     _Atomic(uint32_t) spans; /* in all of its runs that are in the lists */
-    _Atomic(uint32_t) front[CACHE_FRONT]; /* runs of 1, 2, ... spans: their index plus 1; 0: none */
+    _Atomic(uint32_t) front[CACHE_FRONT][CACHE_DEPTH]; /* runs of 1, 2, ... spans: their index plus 1; 0: none */
+    uint32_t front_most; /* no more spans are in front; the owner's, who does not learn of it when others take some */
     _Atomic(uint32_t) room; /* spans that it may hold, when last computed; 0 after it was emptied */
     uint32_t youngest, oldest; /* runs by the time they were put in; SPAN_NONE: none */
     uint32_t lists[CACHE_LISTS]; /* the youngest of each */

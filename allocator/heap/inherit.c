@@ -119,8 +119,9 @@ static void add_kept(uint32_t index, uint32_t *chain)
 /* Runs that the heap has kept, before a chain. */
 static uint32_t kept_runs(struct heap *heap, uint32_t chain)
 {
-    for (unsigned place = 0; place < CACHE_FRONT; place++) {
-        uint32_t index = atomic_load_explicit(&heap->cache.front[place], memory_order_relaxed);
+    for (unsigned place = 0; place < CACHE_FRONT * CACHE_DEPTH; place++) {
+        _Atomic(uint32_t) *front = &heap->cache.front[place / CACHE_DEPTH][place % CACHE_DEPTH];
+        uint32_t index = atomic_load_explicit(front, memory_order_relaxed);
         if (index != 0 && is_kept(heap, index - 1)) add_kept(index - 1, &chain);
     }
     for (unsigned list = 0; list < CACHE_LISTS; list++) {

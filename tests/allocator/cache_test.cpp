@@ -227,11 +227,32 @@ TEST(Cache, WhatNobodyAskedForMakesItSmallerAgain)
         struct heap *heap = thread_heap_own();
         uint64_t now = platform_clock_ms();
         EXPECT_EQ(CHORES_LATER, cache_release_old(heap, now + 100'000, 100'000));
-        EXPECT_EQ(2u, kept()); // stood in front, and begins to age
+        EXPECT_EQ(2u * CACHE_DEPTH, kept()); // stood in front, and begin to age
         EXPECT_EQ(CHORES_NONE, cache_release_old(heap, now + 200'000, 100'000));
         EXPECT_EQ(0u, kept());
         swing(LEAST + 16);
         EXPECT_EQ(LEAST, kept());
+    });
+}
+
+TEST(Cache, WhatOthersTookFromTheFrontMakesRoomThere)
+{
+    in_new_heap([] {
+        space_settings.decay_ms = DECAY_NEVER;
+        set_threshold(THRESHOLD);
+        struct heap *heap = thread_heap_own();
+        uint64_t now = platform_clock_ms();
+        swing(LEAST); // before, the room is not known
+        cache_release_old(heap, now, 0);
+        for (int round = 0; round < 3; round++) {
+            swing(LEAST);
+            EXPECT_EQ(LEAST, kept());
+            EXPECT_EQ(SPAN_NONE, heap->cache.youngest) << "all stand in front, round " << round;
+            cache_release_old(heap, now, 100'000); // as another thread's chores do
+            EXPECT_NE(SPAN_NONE, heap->cache.youngest) << "all are in the lists, round " << round;
+            cache_release_old(heap, now + 200'000, 100'000);
+            EXPECT_EQ(0u, kept());
+        }
     });
 }
 
