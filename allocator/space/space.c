@@ -3,6 +3,7 @@
 
 struct space space;
 struct space_state space_state = {.nodes = 1};
+/* Until the options are read: what a user gets is in api/options_table.c. */
 struct space_settings space_settings = {.huge_pages = HUGE_PAGES_AUTO,
                                         .huge_page_price = 200,
                                         .reservation = 0,

@@ -16,8 +16,8 @@ TIME, MEMORY, FRAGMENTATION, MEAN_MEMORY = GOALS = (
     "fragmentation",
     "mean-memory",
 )
-# Those that count where nobody says. Mean memory would be memory counted twice.
-_USUAL = (TIME, MEMORY, FRAGMENTATION)
+# What each weighs where nobody says. Mean memory would be memory counted twice.
+_USUAL = {TIME: 1.0, MEMORY: 1.0, FRAGMENTATION: 1.0, MEAN_MEMORY: 0.0}
 
 # The metrics that stand for a goal, in the order of preference.
 _METRICS = {
@@ -51,7 +51,7 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
     found: list[Goal] = []
     notes: list[str] = []
     for name in GOALS:
-        weight = asked.get(name, 0.0) if asked else float(name in _USUAL)
+        weight = asked.get(name, 0.0) if asked else _USUAL[name]
         metric = _metric(name, readings)
         if weight and metric:
             found.append(Goal(name, metric, weight))
