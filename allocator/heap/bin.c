@@ -352,6 +352,15 @@ ALWAYS_INLINE bool heap_keeps(const struct heap *heap)
     return heap != &heap_orphans && atomic_load_explicit(&heap_settings.thread_spans_cached, memory_order_relaxed) != 0;
 }
 
+/* A fork's child may find its owner between any two instructions: what was put at hand is there when it counts, and what is taken does
+ * not count when it has gone on. So the compiler moves no access across this. */
+ALWAYS_INLINE void hand_count_write(struct hand *hand, uint32_t count)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    hand->count = count;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 /* The span's countdown has ended. Objects that are picked have to be counted, which a refill from a list does. */
 ALWAYS_INLINE bool hand_put(struct heap *heap, struct span *span)
 {
@@ -363,7 +372,8 @@ ALWAYS_INLINE bool hand_put(struct heap *heap, struct span *span)
     span->free = list_end_of(block);
     if (LIKELY(!span->listed)) span->countdown = 1; /* as it was */
     else arrange(heap, span, span->carved);
-    hand->blocks[hand->count++] = block;
+    hand->blocks[hand->count] = block;
+    hand_count_write(hand, hand->count + 1);
     return true;
 }
 
@@ -372,7 +382,10 @@ ALWAYS_INLINE uintptr_t hand_take(struct heap *heap, unsigned bin)
 {
     if (!bin_has_hand(bin)) return 0;
     struct hand *hand = &heap->hands[bin - HAND_BIN_MIN];
-    return hand->count != 0 ? hand->blocks[--hand->count] : 0;
+    if (hand->count == 0) return 0;
+    uintptr_t block = hand->blocks[hand->count - 1];
+    hand_count_write(hand, hand->count - 1);
+    return block;
 }
 
 /* The block that is `steps` links behind `block`. */
@@ -676,6 +689,13 @@ void span_free_list(struct heap *heap, struct span *span, uintptr_t first, uintp
 }
 
 /* ---- flushing and adopting ------------------------------------------------------------------------------------------------------------- */
+
+uintptr_t bin_take_from_hands(struct heap *heap)
+{
+    uintptr_t block = 0;
+    for (unsigned bin = HAND_BIN_MIN; block == 0 && bin < BIN_COUNT; bin++) block = hand_take(heap, bin);
+    return block;
+}
 
 /* One by one: chores may come by. */
 static void return_hand(struct heap *heap, unsigned bin)

@@ -522,6 +522,9 @@ void heap_take_spans(struct heap *heap, struct heap *from);
 /* Return the blocks that the bins hold to their spans; or those of one bin. To be called inside. */
 void heap_return_blocks(struct heap *heap);
 void heap_return_bin(struct heap *heap, unsigned bin);
+
+/* A block that was at hand, for an owner or under a claim (idle.c); 0: none is. */
+uintptr_t bin_take_from_hands(struct heap *heap);
 /* Unlink an empty span and put it before a chain, as cache_detach does. */
 void span_give_away(struct heap *heap, struct span *span, uint32_t *chain);
 /* Give an empty span back. */
@@ -777,6 +780,9 @@ bool remote_inbox_hold(struct heap *heap, bool (*is_awaited)(const struct heap *
                        uint32_t *spans); /* NULL: nobody does */
 bool remote_inbox_give_away(struct heap *heap, uint32_t *chain);
 uintptr_t remote_inbox_put_back(struct heap *heap);
+
+/* Under a claim as well: put what is at hand into the owner's inbox. */
+void remote_send_hands(struct heap *heap);
 
 /* For a heap that is lent (lent.c): hand over what it has collected; and take in what others have freed, false: somebody waits,
  * so that some of it is still there. */

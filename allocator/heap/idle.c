@@ -25,9 +25,11 @@
  *
  * - what others have freed for the owner can be counted, and spans of which nothing else lives are given away: see remote.c.
  *
+ * - what is at hand (bin.c), which slow paths alone touch, goes to the owner's inbox, so that it counts among these.
+ *
  * What cannot be had: the blocks of the bins' own lists, which malloc may take at any time, few in each bin of a heap that has freed
- * spans; those at hand, for which free may be writing into their spans; and pages of spans that are not sparse. That takes an owner that sleeps in the kernel: of such a one the whole
- * heap can be had, see lent.c. Objects of mixed sizes are freed and made elsewhere: their bins are
+ * spans; and pages of spans that are not sparse. That takes an owner that sleeps in the kernel: of such a one the whole heap can be
+ * had, see lent.c. Objects of mixed sizes are freed and made elsewhere: their bins are
  * left alone. Heaps of a lock are not idle.
  *
  * The registry's lock is held during a claim, so that no owner retires meanwhile, unless the heap is lent: then its owner has to
@@ -199,6 +201,7 @@ static enum chores_left inbox_tend(struct heap *heap, uint64_t now, uint32_t age
 {
     /* While a block is accused, the inbox is what it may be accused of being in: that is left to the owner. */
     if (atomic_load_explicit(&heap->suspects, memory_order_relaxed) != 0) return CHORES_NONE;
+    remote_send_hands(heap); /* it rests: what is at hand is as if others had freed it */
     if (inbox_left(heap, now, age_ms) != CHORES_NOW) return CHORES_NONE;
     uint64_t begun = platform_clock_ns();
     uint32_t spans;

@@ -291,14 +291,28 @@ size_t remote_sent_alone(void)
     return atomic_load_explicit(&sent_alone, memory_order_relaxed);
 }
 
-/* A message of one block, for a thread without an outbox. */
-static void send_alone(struct span *span, uintptr_t block)
+static void message_of_block(const struct span *span, uintptr_t block)
 {
-    atomic_fetch_add_explicit(&sent_alone, 1, memory_order_relaxed);
     *block_words(block) = span_list_end(span) ^ block ^ space.link_key;
     struct message message = {.first = block, .last = block, .blocks = 1};
     message_write(&message);
+}
+
+/* For a thread without an outbox. */
+static void send_alone(struct span *span, uintptr_t block)
+{
+    atomic_fetch_add_explicit(&sent_alone, 1, memory_order_relaxed);
+    message_of_block(span, block);
     hand_over(owner_of(span, block), block, block);
+}
+
+void remote_send_hands(struct heap *heap)
+{
+    uintptr_t block;
+    while ((block = bin_take_from_hands(heap)) != 0) {
+        message_of_block(span_of_offset(block - space.base), block);
+        inbox_put(heap, block, block);
+    }
 }
 
 static COLD bool make_outbox(struct heap *heap)

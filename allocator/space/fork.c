@@ -178,14 +178,22 @@ static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum sp
     return cut_deferred(run, span_index(run) + spans_before(run, alignment), spans, kind, pool);
 }
 
+/* So many were lacked, however often they are asked for; if a fork would have them to put aside. In the free runs nothing moves
+ * meanwhile. */
+static void lacks(uint32_t spans)
+{
+    bool has = false;
+    for (unsigned pool = CLEAN; pool < pools_end(); pool++) has |= run_longest(pool) >= spans;
+    if (has && space_state.beside_new < spans) space_state.beside_new = spans;
+}
+
 static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, enum span_kind kind)
 {
     uint32_t start = space_state.frontier;
     uint32_t index = index_aligned(start, alignment);
     uint64_t end = (uint64_t)index + spans;
     if (end > space_state.capacity || !frontier_prepare((uint32_t)end)) {
-        if (space_state.beside_new < spans)
-            space_state.beside_new = spans; /* it was lacked, however often it is asked for */
+        lacks(spans);
         return NULL;
     }
     struct span *first = run_hand_out(index, spans, kind, DIRTY + node_here());

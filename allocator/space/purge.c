@@ -137,9 +137,10 @@ static void let_go(void)
 /* False: a fork has the lock. */
 static bool come_back(void)
 {
-    /* In the child of a signal's handler nothing is under way any more. */
+    bool entered = space_enter_again();
+    /* With the lock, so that who finds nothing under it waits for us. In the child of a signal's handler nothing is under way any more. */
     if (space_is_being_purged()) atomic_fetch_sub_explicit(&under_way, 1, memory_order_relaxed);
-    return space_enter_again();
+    return entered;
 }
 
 /* Purge what the kernel takes of a piece that it has refused as a whole. A run of which it takes nothing counts as young

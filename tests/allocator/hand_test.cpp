@@ -1,5 +1,6 @@
 // Blocks at hand: of a class of which few blocks fit a span, what was freed last is what is handed out next.
 #include "new_heap.h"
+#include "sleepers.h"
 #include "system.h"
 
 namespace
@@ -129,6 +130,41 @@ TEST(Hand, ASecondFreeIsNoticed)
         keep();
         std::vector<void *> blocks = full_spans(), freed = free_one_of_each(blocks);
         EXPECT_EXIT(heap_free(freed[0]), ::testing::KilledBySignal(SIGABRT), "double free");
+    });
+}
+
+// Without its help: its slow paths, which alone touch what is at hand, are kept out meanwhile.
+TEST(Hand, GoesBackWhileItsThreadRests)
+{
+    if (!platform_barrier_prepare()) GTEST_SKIP() << "emulators have no such barrier";
+    in_new_heap([] {
+        ASSERT_TRUE(platform_barrier_prepare());
+        keep();
+        void *live = nullptr;
+        Sleepers sleeper(
+            1,
+            [&live] {
+                heap_free(heap_malloc(SIZE));
+                heap_chores_expect(thread_heap); // when it first does, it returns its bins
+                std::vector<void *> blocks = full_spans();
+                free_one_of_each(blocks);
+                live = blocks[1]; // beside the oldest at hand
+                for (size_t i = 2; i < blocks.size(); i++)
+                    if (i % (SPAN_SIZE / SIZE) != 0) heap_free(blocks[i]);
+                EXPECT_EQ(static_cast<uint32_t>(HAND_BLOCKS), at_hand());
+            },
+            [&live] {
+                EXPECT_EQ(0u, at_hand());
+                heap_free(live);
+                live = heap_malloc(SIZE);
+                heap_free(live);
+            });
+        uint64_t now = platform_clock_ms();
+        for (uint64_t pass = 1; pass <= 4; pass++) heap_all_release_old(now + pass * 1000, 100, RESTING_CLAIMED);
+        EXPECT_EQ(size_t{SPAN_SIZE}, figures::in_use()) << "that of the object that lives";
+        sleeper.wake();
+        heap_trim();
+        EXPECT_EQ(0u, figures::in_use());
     });
 }
 

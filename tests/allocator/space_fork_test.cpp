@@ -118,4 +118,22 @@ TEST(SpaceFork, WhoFindsNoMemoryBesideAForkWaitsForItsEnd)
     });
 }
 
+// What no free run has is not put aside for the next fork; or all that is free would be, and count as young again each time.
+TEST(SpaceFork, OnlyWhatIsThereIsPutAside)
+{
+    in_new_space([] {
+        struct span *all = acquire(300);
+        while (acquire(1) != nullptr) continue;
+        space_release(all);
+        for (uint32_t spans : {500u, 200u}) {
+            space_fork_begin();
+            EXPECT_EQ(nullptr, acquire(spans));
+            space_fork_end();
+            space_fork_begin();
+            EXPECT_EQ(spans > 300 ? 0 : spans, space_state.stock);
+            space_fork_end();
+        }
+    });
+}
+
 } // namespace
