@@ -312,7 +312,7 @@ class _Fit:
                 say(f"more of it: heapfit profile {self.folder / look.RECORDING}")
         for note in self.state.notes:
             warn(f"note: {note}")
-        limit, live = self.setup.goal.limit, (facts.live_share or 0) * (facts.peak_rss_bytes or 0)
+        limit, live = self.setup.goal.limit, facts.live_bytes or 0
         if limit is not None and limit.what == "peak" and live > limit.size:
             warn(
                 f"note: the program itself had {bytes_text(round(live))} in use at its peak; no "
