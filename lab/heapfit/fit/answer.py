@@ -11,7 +11,7 @@ from pydantic import Field
 from heapfit.advice import failed_trials, failing, noise, recommend
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, plainer, time_for
+from heapfit.fit.search import Screened, Setup, plainer, time_for, time_option
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
@@ -19,7 +19,8 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
-_MOST_LATE = 3  # names in a sentence
+# The memory of a program whose heap is small: an allocator's own is much of it.
+_SMALL_BYTES = 16 << 20
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -88,21 +89,33 @@ def answered(
         exit_code=int(bool(setup.keep or setup.goal.limit)),
         study=None,
     )
-    if where is None:
-        return start.model_copy(update={"why": [*start.why, *_late(screened.late)]}), None
-    reading = read(where)
-    found = judged(setup, where, reading, start)
-    return found.model_copy(update={"why": [*found.why, *_late(screened.late)]}), reading
+    reading = None if where is None else read(where)
+    found = start if where is None or reading is None else judged(setup, where, reading, start)
+    return with_late(found, screened), reading
 
 
-def _late(names: Sequence[str]) -> list[str]:
-    """A note on what there was no time to try."""
-    if not names:
-        return []
-    more = len(names) - _MOST_LATE
-    shown = [*names[:_MOST_LATE], *([f"{more} more"] if more > 0 else [])]
-    said = f"There was no time to try {join_words(shown)}"
-    return [f"{said}, which may be better: allow more --time."]
+def with_late(found: Answer, screened: Screened) -> Answer:
+    """Return an answer that names what there was no time for: allocators first, since without these
+    it cannot be told that nothing is better; then settings."""
+    first, last = [], []
+    for names, start in (
+        (screened.late, "There was no time to run"),
+        (screened.unjudged, "After the screening there was no time to measure"),
+    ):
+        plain = [each for each in names if "+" not in each]
+        settings = [each for each in names if "+" in each]
+        if plain:
+            enough = f"{time_option(screened.enough_s)} would do"
+            first.append(f"{start} {join_words(plain)}: {enough}.")
+        if settings:
+            last.append(f"{start} {join_words(settings)}: allow more --time.")
+    untold = bool(first) and found.choice is None
+    return found.model_copy(
+        update={
+            "why": [*first, *found.why, *last],
+            "exit_code": CANNOT_BE_TOLD if untold else found.exit_code,
+        }
+    )
 
 
 def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:
