@@ -20,6 +20,7 @@ from statistics import median
 from heapfit.advice import failing, recommend
 from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.findings import Advice
 from heapfit.fit.goal import Goal
 from heapfit.gate import verdicts
 from heapfit.gate.condition import Condition, parse
@@ -29,7 +30,7 @@ from heapfit.report import Reading
 from heapfit.statistics import Readings, summarise
 from heapfit.statistics import read as read_trials
 from heapfit.study import DEFAULT_SEED, load, plan
-from heapfit.text import bytes_text
+from heapfit.text import bytes_text, join_words
 
 FINALISTS = 3
 REPLAY = "replay"  # the folder of a first round on a recording
@@ -237,15 +238,16 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     advice = recommend(readings, setup.goal.weights)
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
-    base = order.get(setup.baseline.name, 1.0)
     broken = set(out)
     for name in by_name:
         for plain in plainer(name):
-            if (
-                plain not in over
-                and plain not in broken
-                and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0)
-            ):
+            if plain in over or plain in broken or not {name, plain} <= set(order):
+                continue
+            beside = order[name] / order[plain]
+            if beside * _EARNED > 1:
+                needed = _needed(advice, name, plain)
+                out.setdefault(name, f"it cost more than {plain} alone: it needed {needed}")
+            elif beside > _EARNED:
                 out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
@@ -257,12 +259,25 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         elif name in good[:keep]:
             out[name] = f"{kept[-1]} took its place: it tells what {kept[0]} brings beyond it"
         else:
-            out[name] = f"its cost was {order[name] / base:.3f}x of today's; others did better"
+            needed = _needed(advice, name, setup.baseline.name)
+            out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
+
+
+def _needed(advice: Advice, name: str, beside: str) -> str:
+    """Return a candidate's costs in what the goal weighs: `1.475x the memory`."""
+    costs = {each.allocator: each.costs for each in advice.standings}
+    base = costs.get(beside, {})
+    return join_words(
+        [
+            f"{cost / base.get(of, 1.0):.3f}x the {of.replace('-', ' ')}"
+            for of, cost in costs[name].items()
+        ]
+    )
 
 
 def plainer(name: str) -> list[str]:
