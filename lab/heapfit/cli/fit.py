@@ -119,8 +119,8 @@ def fit(
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
 
-    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if that cannot be told, with 4 if
-    nothing can be measured.
+    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if it cannot be told whether
+    anything does, or whether anything is better, with 4 if nothing can be measured.
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
     from heapfit.fit import goal as goals
@@ -138,6 +138,13 @@ def fit(
         program=context.obj,
     )  # fmt: skip
     request = state.Request(command=command, goal=goal)
+
+    def comparing(allocators: str, blocks: int) -> str:
+        again = partial(command_line, allocators=allocators, baseline=baseline, replicates=blocks)
+        if trace is not None:
+            return again("replay", str(trace))
+        what = filter(None, [name])
+        return again("compare", *what, timeout=timeout, output=output, program=context.obj)
 
     def folder_for(what: str) -> Path:
         return out or results_folder(f"fit-{what}", partial(state.load, request=request))
@@ -163,6 +170,7 @@ def fit(
         time_s=time_s,
         timeout_s=timeout or min(workload.run.timeout_s, time_s),
         command=command,
+        compare=comparing,
         is_replay=trace is not None,
     )
     folder = folder if pid is not None else folder_for(workload.name)

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field
 
 from heapfit.advice import failed_trials, failing, noise, recommend
+from heapfit.catalogue import treatment_word
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
 from heapfit.fit.search import Screened, Setup, plainer, time_for, time_option
@@ -166,7 +167,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
-        why, code = [*_untold_words(setup, where, reading, standings), *why[1:]], CANNOT_BE_TOLD
+        why, code = _untold_words(setup, where, reading, standings), CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
     if not standings and failed:
@@ -254,7 +255,7 @@ def _untold_words(
 ) -> list[str]:
     """What cannot be told of each, and what it would take."""
     summary = reading.summary
-    lines, needed = [], []
+    lines, needed, words = [], [], []
     for each in standings:
         for name in each.untold:
             metric = _metric(summary, name)
@@ -266,19 +267,23 @@ def _untold_words(
                 f"{100 * noise.reach(verdict):.0f} % to either side."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
-    known = [each for each in needed if each]
-    return [*lines, _what_it_takes(setup, where, reading, max(known) if known else None)]
+        if each.untold:
+            words.append(treatment_word(reading.study.allocator(each.name)))
+    blocks = max((each for each in needed if each), default=None)
+    return [*lines, _what_it_takes(setup, where, reading, blocks, ",".join(words))]
 
 
-def _what_it_takes(setup: Setup, where: Path, reading: Reading, blocks: int | None) -> str:
+def _what_it_takes(
+    setup: Setup, where: Path, reading: Reading, blocks: int | None, words: str
+) -> str:
     quiet = "a quieter machine, or more work in each run, would need fewer"
     if blocks is None:
         return f"No practicable number of blocks would tell: {quiet.partition(',')[0]}."
     said = f"About {blocks} blocks would show a gain of {100 * noise.WORTH:.0f} %"
     time_s = time_for(setup, where.parent, reading, blocks)
     if time_s is None:
-        return f"{said}, more than fit would run: heapfit compare --replicates {blocks}; {quiet}."
-    return f"{said}: allow --time {-(-time_s // 60):.0f}m; {quiet}."
+        return f"{said}, more than fit would run; {quiet}: {setup.compare(words, blocks)}"
+    return f"{said}: allow {time_option(time_s)}; {quiet}."
 
 
 def _time(study: Study) -> str:
@@ -449,10 +454,10 @@ def _why(
             return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
         reasons = advice.reasons
-        if goal.gives != "both":
+        if reasons and goal.gives != "both":
             label = metrics[0 if goal.gives == "time" else 1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
-        return [f"Nothing that was tried {said}.", reasons]
+        return [f"Nothing that was tried {said}.", *([reasons] if reasons else [])]
     lines = []
     for metric in metrics:
         verdict = _found(summary, metric, choice.name)

@@ -64,6 +64,7 @@ class Setup:
     time_s: float
     timeout_s: float
     command: str
+    compare: Callable[[str, int], str]  # the line that measures these allocators in so many blocks
     run: Run | None = None
     is_replay: bool = False  # the program is a recording's replay
 
