@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 
 from pydantic import Field
@@ -122,36 +123,10 @@ def with_late(found: Answer, screened: Screened) -> Answer:
 def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:
     """Return `start` with what the study that is read, in `where`, says."""
     summary = reading.summary
-    conditions = [each.forbidden() for each in setup.keep]
-    decisions = list(verdicts.judge(conditions, reading.readings, summary))
-    advice = recommend(reading.readings, setup.goal.weights)
-    both = recommend(reading.readings, parse(BALANCE).weights)
-    study = summary.study
-    time = _metric(summary, both.metrics.get("time", _time(study)))
-    memory = _metric(summary, both.metrics.get("memory", first_of(study, PEAK_METRICS)))
-    mean = _metric(summary, first_of(study, MEAN_METRICS))
-    of_goals = {"time": time, "memory": memory, "mean-memory": mean}
-    judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
-    wanted = {of: judged_by.get(of, of_goals[of]) for of in setup.goal.weights}
-    unbeaten = {each.allocator for each in both.standings if each.unbeaten}
-    failed = failing(reading.trials, setup.baseline.name)
-    highest = _highest(summary, setup.goal.limit)
-    standings = [
-        Standing(
-            name=name,
-            time=_found(summary, time, name),
-            memory=_found(summary, memory, name),
-            mean=_found(summary, mean, name),
-            unbeaten=name in unbeaten,
-            keeps=_kept(name, decisions),
-            gains=not (short := _shortfall(summary, advice, wanted, name)),
-            shortfall=short,
-            limited=highest.get(name),
-            untold=_untold(reading, advice, name),
-        )
-        for name in (each.allocator for each in advice.standings)
-        if name != setup.baseline.name and name not in failed
-    ]
+    weighed = _Weighed(setup, reading)
+    advice, decisions, of_goals = weighed.advice, weighed.decisions, weighed.of_goals
+    standings = weighed.standings()
+    failed, highest = weighed.failed, weighed.highest
     is_over = not _meets(setup.goal.limit, highest.get(setup.baseline.name))
     # What is over the limit today is left for whatever is within, be it no quicker.
     able = [
@@ -162,7 +137,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     code = 0 if choice else _exit_code(able, told)
-    shown = [time, mean if setup.goal.text == MEAN else memory]
+    shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
@@ -173,7 +148,8 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
     if choice is None:
-        why = [*why, *_traded(standings, setup)]
+        why = [*why, *_traded(standings, _screened(setup, where.parent), setup.goal)]
+    why = [*why, *_fixed_cost(standings, summary, of_goals["memory"])]
     why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
@@ -196,6 +172,46 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
             "study": str(where),
         }
     )
+
+
+class _Weighed:
+    """What the goal and the bounds make of a study."""
+
+    def __init__(self, setup: Setup, reading: Reading) -> None:
+        self.setup, self.reading = setup, reading
+        summary, study = reading.summary, reading.summary.study
+        conditions = [each.forbidden() for each in setup.keep]
+        self.decisions = list(verdicts.judge(conditions, reading.readings, summary))
+        self.advice = recommend(reading.readings, setup.goal.weights)
+        self.both = recommend(reading.readings, parse(BALANCE).weights)
+        known = {"time": _time(study), "memory": first_of(study, PEAK_METRICS), **self.both.metrics,
+                 "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
+        self.of_goals = {of: _metric(summary, each) for of, each in known.items()}
+        self.failed = failing(reading.trials, setup.baseline.name)
+        self.highest = _highest(summary, setup.goal.limit)
+
+    def standings(self) -> list[Standing]:
+        """Return who can be chosen, the best by the goal first."""
+        summary, advice = self.reading.summary, self.advice
+        judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
+        wanted = {of: judged_by.get(of, self.of_goals[of]) for of in self.setup.goal.weights}
+        unbeaten = {each.allocator for each in self.both.standings if each.unbeaten}
+        return [
+            Standing(
+                name=name,
+                time=_found(summary, self.of_goals["time"], name),
+                memory=_found(summary, self.of_goals["memory"], name),
+                mean=_found(summary, self.of_goals["mean-memory"], name),
+                unbeaten=name in unbeaten,
+                keeps=_kept(name, self.decisions),
+                gains=not (short := _shortfall(summary, advice, wanted, name)),
+                shortfall=short,
+                limited=self.highest.get(name),
+                untold=_untold(self.reading, advice, name),
+            )
+            for name in (each.allocator for each in advice.standings)
+            if name != self.setup.baseline.name and name not in self.failed
+        ]
 
 
 # ------------------------------------------------------------------- a limit
@@ -401,34 +417,76 @@ def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> li
     ]
 
 
-def _traded(standings: Sequence[Standing], setup: Setup) -> list[str]:
-    """What a goal of memory alone, or of time alone, leaves on the table."""
-    if setup.goal.gives == "both" or setup.goal.limit is not None:
+def _screened(setup: Setup, folder: Path) -> list[Standing]:
+    """What the screening has of each candidate, in the last round that it was in."""
+    found: dict[str, Standing] = {}
+    for part in sorted(folder.glob("screen-*")):
+        found |= {each.name: each for each in _Weighed(setup, read(part)).standings()}
+    return list(found.values())
+
+
+def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: Goal) -> list[str]:
+    """What a goal of memory alone, or of time alone, leaves on the table: the best of all that ran,
+    by the screening where it was not measured after that."""
+    if goal.gives == "both" or goal.limit is not None:
         return []
-    gives_memory = setup.goal.gives == "memory"
-    of_goal = "mean" if setup.goal.text == MEAN else "memory" if gives_memory else "time"
-    other = "time" if gives_memory else "memory"
+    of_goal = "mean" if goal.text == MEAN else goal.gives
+    other = "time" if goal.gives == "memory" else "memory"
+    judged = {each.name for each in standings}
+    others = [each for each in screened if each.name not in judged]
     gains = [
-        (gained.estimate, each.name, paid)
-        for each in standings
+        (gained.estimate, each, gained, paid)
+        for each in (*standings, *others)
         if each.keeps != "failed"
         and (gained := getattr(each, other))
         and (paid := getattr(each, of_goal))
         and gained.subject == paid.subject == "ratio"
-        and gained.counts
+        and (gained.counts if each.name in judged else gained.estimate <= 1 - noise.WORTH)
         and gained.estimate < 1
     ]
     if not gains:
         return []
-    ratio, name, paid = min(gains, key=lambda each: each[0])
+    _, best, gained, paid = min(gains, key=lambda each: each[0])
+    where = "" if best.name in judged else " in the screening"
     return [
-        f"If {other} matters as well: {name} has {ratio:.2f}x the {other} and {interval(paid)} the "
-        f"{'memory' if gives_memory else 'time'}; --goal balance judges both."
+        f"If {other} matters as well: {best.name} had {other} {interval(gained)} and {of_goal} "
+        f"{interval(paid)}{where}; --goal balance judges both."
+    ]
+
+
+def _fixed_cost(standings: Sequence[Standing], summary: Summary, memory: Metric) -> list[str]:
+    """A note on ratios that look large beside a small heap."""
+    [today] = [
+        each.median
+        for each in summary.estimates
+        if (each.allocator, each.metric) == (summary.study.baseline, memory.name)
+    ] or [inf]
+    costs = [each.memory for each in standings if each.memory and each.memory.beyond > 0]
+    if today >= _SMALL_BYTES or not any(each.counts for each in costs):
+        return []
+    return [
+        f"The program is small ({bytes_text(round(today))}): so much more memory is mostly a fixed "
+        "cost of each process and does not grow with the heap."
     ]
 
 
 def interval(verdict: Verdict | None) -> str:
-    """Return a ratio with its interval: `0.93x (0.92 to 0.94)`; `~` before it: none is shown."""
+    """Return a ratio with its interval, of memory with the difference: `0.93x (0.92 to 0.94)`; `~`
+    before it: none is shown."""
+    more = _more(verdict)
+    return f"{_ratio(verdict)}{more and f', {more}'}"
+
+
+def _more(verdict: Verdict | None) -> str:
+    """Return the difference in bytes, with its sign; nothing of other metrics."""
+    if verdict is None or not verdict.metric.endswith("_bytes"):
+        return ""
+    if abs(verdict.absolute) < 2**20:
+        return f"{verdict.absolute / 2**20:+.1f} MiB"
+    return f"{'-' if verdict.absolute < 0 else '+'}{bytes_text(abs(round(verdict.absolute)))}"
+
+
+def _ratio(verdict: Verdict | None) -> str:
     if verdict is None or verdict.subject == "difference":
         return "-"
     mark = "" if verdict.shown else "~"
@@ -463,8 +521,10 @@ def _why(
         verdict = _found(summary, metric, choice.name)
         if verdict is None:
             continue
-        start = f"{choice.name} has {interval(verdict).lstrip('~')} the {metric.label.lower()}"
-        lines.append(f"{start} of {baseline}: {_meaning(metric, verdict)}.")
+        start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
+        more = _more(verdict)
+        beside = f"{baseline}{more and f' ({more})'}"
+        lines.append(f"{start} of {beside}: {_meaning(metric, verdict)}.")
     return lines
 
 
