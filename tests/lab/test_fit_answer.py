@@ -358,21 +358,28 @@ def test_a_goal_of_memory_tells_what_time_would_gain() -> None:
     assert found.not_chosen[0].reason.startswith("shown to be worse in memory")
 
 
-def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too() -> None:
+def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     _, reading = judged("memory", {"today": (1.0, GIB, GIB), "slow": (0.8, 1.2 * GIB, GIB)},
                         0.005, 12)  # fmt: skip
     of_all = {"today": (1.0, GIB, GIB), "slow": (0.7, GIB, GIB), "quick": (0.5, 1.4 * GIB, GIB)}
     _, screening = judged("memory", of_all, 0.005, 2)
-    standings, screened = (
-        answer._Weighed(setup_of("memory", each), each).standings() for each in (reading, screening)
-    )
-    [said] = answer._traded(standings, screened, goal.parse("memory"))
-    assert said.startswith("If time matters as well: quick had time ")
-    assert "in the screening; --goal balance" in said
-    screened = [each for each in screened if each.name != "quick"]
-    [said] = answer._traded(standings, screened, goal.parse("memory"))
-    assert "slow had time 0.799x (" in said
-    assert "screening" not in said
+    monkeypatch.setattr(answer, "read", lambda _: screening)
+    (tmp_path / "screen-1").mkdir()
+
+    def told() -> str:
+        setup = setup_of("memory", reading)
+        standings = answer._Weighed(setup, reading).standings()
+        screened = answer._screened(setup, tmp_path, reading)
+        return " ".join(answer._traded(standings, screened, setup.goal))
+
+    assert told().startswith("If time matters as well: quick had time ")
+    assert "in the screening; --goal balance" in told()
+    # What failed is no hint.
+    screening = Reading(screening.study, _with_failures(screening.trials, {"quick": 1}))
+    assert "slow had time 0.799x (" in told()
+    assert "screening" not in told()
 
 
 def test_the_difference_stands_beside_a_ratio_of_memory() -> None:

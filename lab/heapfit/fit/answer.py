@@ -147,8 +147,9 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
-    if choice is None:
-        why = [*why, *_traded(standings, _screened(setup, where.parent), setup.goal)]
+    if choice is None and setup.goal.gives != "both":
+        screened = _screened(setup, where.parent, reading)
+        why = [*why, *_traded(standings, screened, setup.goal)]
     why = [*why, *_fixed_cost(standings, summary, of_goals["memory"])]
     why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
@@ -417,37 +418,37 @@ def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> li
     ]
 
 
-def _screened(setup: Setup, folder: Path) -> list[Standing]:
-    """What the screening has of each candidate, in the last round that it was in."""
+def _screened(setup: Setup, folder: Path, verdict: Reading) -> list[Standing]:
+    """What the screening has of each candidate that the verdict has not, in its last round, unless
+    it failed there."""
     found: dict[str, Standing] = {}
-    for part in sorted(folder.glob("screen-*")):
-        found |= {each.name: each for each in _Weighed(setup, read(part)).standings()}
+    for reading in [*map(read, sorted(folder.glob("screen-*"))), verdict]:
+        for each in reading.study.allocators:
+            found.pop(each.name, None)
+        if reading is not verdict:
+            found |= {each.name: each for each in _Weighed(setup, reading).standings()}
     return list(found.values())
 
 
 def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: Goal) -> list[str]:
     """What a goal of memory alone, or of time alone, leaves on the table: the best of all that ran,
     by the screening where it was not measured after that."""
-    if goal.gives == "both" or goal.limit is not None:
-        return []
     of_goal = "mean" if goal.text == MEAN else goal.gives
     other = "time" if goal.gives == "memory" else "memory"
-    judged = {each.name for each in standings}
-    others = [each for each in screened if each.name not in judged]
     gains = [
         (gained.estimate, each, gained, paid)
-        for each in (*standings, *others)
+        for each in (*standings, *screened)
         if each.keeps != "failed"
         and (gained := getattr(each, other))
         and (paid := getattr(each, of_goal))
         and gained.subject == paid.subject == "ratio"
-        and (gained.counts if each.name in judged else gained.estimate <= 1 - noise.WORTH)
+        and (gained.counts if each in standings else gained.estimate <= 1 - noise.WORTH)
         and gained.estimate < 1
     ]
     if not gains:
         return []
     _, best, gained, paid = min(gains, key=lambda each: each[0])
-    where = "" if best.name in judged else " in the screening"
+    where = "" if best in standings else " in the screening"
     return [
         f"If {other} matters as well: {best.name} had {other} {interval(gained)} and {of_goal} "
         f"{interval(paid)}{where}; --goal balance judges both."
