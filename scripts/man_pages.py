@@ -24,7 +24,8 @@ _EXIT_STATUS = {
     "heapfit compare": f"{_USUAL} With --fail-if: 1 when a bound is shown to be exceeded, 3 "
     "when that cannot be told, and 4 when the work failed.",
     "heapfit fit": f"{_DECIDES} 1 when nothing meets a limit, or everything that is better is "
-    "shown to break a bound of --keep, 3 when that cannot be told.",
+    "shown to break a bound of --keep, 3 when it cannot be told whether anything meets the limit, "
+    "keeps the bound, or is better at all.",
     "heapfit check": f"{_DECIDES} 1 when a figure is shown to have grown, 3 when that cannot be "
     f"told, {_CANNOT_START}",
     "heapfit run": _OF_PROGRAM + _CANNOT_START,

@@ -162,7 +162,7 @@ class Advice(Record):
     untold: list[str] = Field(default=[])
     # On the scores, over all settings: what time is set against memory.
     scores: list[Verdict] = Field(default=[])
-    reasons: str  # two sentences
+    reasons: str  # two sentences; none where `untold` says all
     basis: str = ""  # why processor time stands for time, where it does
     by_setting: list[SettingWinner] = Field(default=[])  # empty: one setting only
     # What the reader must know besides: weights and allocators that do not count and why, settings

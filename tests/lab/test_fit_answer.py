@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,12 @@ import typer
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
-from heapfit.fit import answer, goal, look, page, search, state
+from heapfit.fit import answer, candidates, facts, foretold, goal, look, page, search, state
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
 from rich.console import Console
+from trace_data import service
 
 MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
 MIB, GIB = 2**20, 2**30
@@ -62,10 +64,15 @@ def judged(
     return judged_of(text, reading), reading
 
 
+def setup_of(text: str, reading: Reading) -> Any:
+    return SimpleNamespace(
+        goal=goal.parse(text), baseline=reading.study.allocator("today"), keep=[], is_replay=False,
+        compare=lambda allocators, blocks: f"compare {allocators} in {blocks}",
+    )  # fmt: skip
+
+
 def judged_of(text: str, reading: Reading) -> answer.Answer:
-    setup: Any = SimpleNamespace(
-        goal=goal.parse(text), baseline=reading.study.allocator("today"), keep=[], is_replay=False
-    )
+    setup: Any = setup_of(text, reading)
     start = answer.Answer(
         choice=None, goal=text, baseline="today", why=[], standings=[], decisions=[],
         not_chosen=[], exit_code=0, study=None,
@@ -213,12 +220,85 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     assert asked == [(2, 1), (2, 1)]
 
 
-def test_what_there_was_no_time_to_try_is_named_beside_the_choice() -> None:
-    [said] = answer._late(["heapfit-pools"])
-    assert said.startswith("There was no time to try heapfit-pools, which may be better")
-    [said] = answer._late(["a", "b", "c", "d", "e"])
-    assert "try a, b, c and 2 more, which" in said
-    assert answer._late([]) == []
+def test_what_there_was_no_time_for_is_named_allocators_first_with_the_time_for_them() -> None:
+    screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
+    screened.enough_s = 130.0
+    stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
+    found = answer.with_late(stays, screened)
+    assert found.why == [
+        "There was no time to run jemalloc: --time 3m would do.",
+        "After the screening there was no time to measure mimalloc2: --time 3m would do.",
+        *stays.why,
+        "There was no time to run jemalloc+decay-1s: allow more --time.",
+    ]
+    # That nothing is better cannot be told without them.
+    assert (stays.exit_code, found.exit_code) == (0, 3)
+    assert answer.with_late(chosen("time"), screened).exit_code == 0
+    assert answer.with_late(stays, search.Screened([], late=["glibc+keep"])).exit_code == 0
+    assert answer.with_late(stays, search.Screened([])) == stays
+
+
+def candidate(name: str, *, replayable: bool = True) -> candidates.Candidate:
+    plain = SimpleNamespace(name=name.partition("+")[0], variant_of=None)
+    variant = SimpleNamespace(name=name, variant_of=plain if "+" in name else None)
+    return candidates.Candidate(variant, True, "installed", replayable=replayable)  # type: ignore[arg-type]
+
+
+def test_allocators_come_before_settings_and_a_replay_orders_each_of_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ["pools", "glibc+python", "glibc+keep", "lean", "quick"]
+    hidden = ("pools", "glibc+python")
+    found = [candidate(each, replayable=each not in hidden) for each in names]
+    figures = {
+        "today": {"replay_peak_bytes": 100.0, "replay_faults": 10.0},
+        "quick": {"replay_peak_bytes": 104.0, "replay_faults": 5.0},
+        "lean": {"replay_peak_bytes": 97.0, "replay_faults": 50.0},
+        "glibc+keep": {"replay_peak_bytes": 1.0, "replay_faults": 1.0},
+    }
+    monkeypatch.setattr(
+        foretold,
+        "_figures",
+        lambda setup, *_: {
+            name: {each: own[each] for each in foretold._by(setup)} for name, own in figures.items()
+        },
+    )
+
+    def order(text: str) -> list[str]:
+        setup: Any = SimpleNamespace(goal=goal.parse(text), baseline=SimpleNamespace(name="today"))
+        made: Any = None
+        ordered, told = foretold.in_order(setup, found, found[2:], made, Path())
+        late = candidates.first_of(ordered, 1, told)
+        assert [each.name for each in late if each.tried] == [ordered[0].name]
+        reasons.update({each.name: each.reason for each in late})
+        return [each.name for each in ordered]
+
+    reasons: dict[str, str] = {}
+    assert order("memory") == ["lean", "quick", "pools", "glibc+keep", "glibc+python"]
+    assert order("time") == ["quick", "lean", "pools", "glibc+keep", "glibc+python"]
+    # Many more faults count no more than a little more memory does.
+    assert order("balance") == ["lean", "quick", "pools", "glibc+keep", "glibc+python"]
+    assert reasons["quick"] == (
+        "there is time for 1; allow more --time; its replay beside today's: memory 1.04x, "
+        "page faults 0.50x"
+    )
+    figures.pop("lean")
+    assert order("balance") == ["quick", "lean", "pools", "glibc+keep", "glibc+python"]
+    assert reasons["lean"].endswith("its replay failed")
+
+
+def test_only_what_a_replay_decides_about_is_replayed() -> None:
+    found = [candidate(each) for each in ("heapfit", "jemalloc", "glibc+keep")]
+    found.append(candidate("glibc+python", replayable=False))
+    for room, names in ((1, ["heapfit", "jemalloc"]), (2, []), (3, ["glibc+keep"])):
+        assert [each.name for each in foretold.contenders(found, room)] == names
+
+
+def test_the_time_that_would_do_for_all_does() -> None:
+    for count in range(1, 30):
+        time_s = search.enough_s(count, 0.7)
+        assert search.room(30, 0.7, time_s) >= count
+        assert search.room(count, 0.7, 0.99 * time_s) < max(count, 3)
 
 
 def test_the_time_that_is_advised_is_more_than_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +351,116 @@ def test_who_fails_no_more_often_than_what_is_used_today_can_be_chosen() -> None
 def test_a_goal_of_memory_tells_what_time_would_gain() -> None:
     found = chosen("memory", {"today": (1.0, GIB, GIB), "quick": (0.7, 1.1 * GIB, GIB)})
     assert found.choice is None
-    assert found.why[-1].startswith("If time matters as well: quick has 0.70x the time and 1.")
+    said = found.why[-1]
+    assert said.startswith("If time matters as well: quick had time 0.699x (")
+    assert " and memory 1.099x (" in said
+    assert said.endswith(" MiB; --goal balance judges both.")
     assert found.not_chosen[0].reason.startswith("shown to be worse in memory")
+
+
+def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    _, reading = judged("memory", {"today": (1.0, GIB, GIB), "slow": (0.8, 1.2 * GIB, GIB)},
+                        0.005, 12)  # fmt: skip
+    of_all = {"today": (1.0, GIB, GIB), "slow": (0.7, GIB, GIB), "quick": (0.5, 1.4 * GIB, GIB)}
+    _, screening = judged("memory", of_all, 0.005, 2)
+    monkeypatch.setattr(answer, "read", lambda _: screening)
+    (tmp_path / "screen-1").mkdir()
+
+    def told() -> str:
+        setup = setup_of("memory", reading)
+        standings = answer._Weighed(setup, reading).standings()
+        screened = answer._screened(setup, tmp_path, reading)
+        return " ".join(answer._traded(standings, screened, setup.goal))
+
+    assert told().startswith("If time matters as well: quick had time ")
+    assert "in the screening; --goal balance" in told()
+    # What failed is no hint.
+    screening = Reading(screening.study, _with_failures(screening.trials, {"quick": 1}))
+    assert "slow had time 0.799x (" in told()
+    assert "screening" not in told()
+
+
+def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
+    small = {"today": (1.0, 6.0 * MIB, 6.0 * MIB), "other": (1.0, 8.5 * MIB, 8.5 * MIB)}
+    found = chosen("memory", small, cv=0.001)
+    [other] = found.standings
+    assert answer.interval(other.memory).endswith("), +2.5 MiB")
+    assert not answer.interval(other.time).endswith("B")
+    assert "+2.5 MiB" in found.not_chosen[0].reason
+    assert found.why[-1].startswith("The program is small (6 MiB): so much more memory is mostly a")
+    chosen_one = chosen("memory", {**small, "other": (1.0, 3.0 * MIB, 3.0 * MIB)}, cv=0.001)
+    assert "the rss of today (-3 MiB): a gain" in " ".join(chosen_one.why)
+    large = {"today": (1.0, 60.0 * MIB, 6.0 * MIB), "other": (1.0, 85.0 * MIB, 8.5 * MIB)}
+    assert not any("fixed cost" in each for each in chosen("memory", large).why)
+
+
+@pytest.mark.parametrize(
+    ("cost", "reason"),
+    [
+        (1.3, "it cost more than glibc alone: it needed 1.300x the time"),
+        (1.0, "it saved less than 1 % of the cost of glibc alone"),
+        (0.95, "it needed 0.950x the time of glibc; others did better"),
+    ],
+)
+def test_why_a_setting_is_dropped_says_how_much_it_needed(
+    monkeypatch: pytest.MonkeyPatch, cost: float, reason: str
+) -> None:
+    costs = {"glibc": 1.0, "a": 0.5, "glibc+keep": cost}
+    study = study_of(list(costs), {})
+    trials = [
+        trial_of(study, (name,), {"wall_s": cost * (1 + block / 1000)}, block)
+        for block in range(4)
+        for name, cost in costs.items()
+    ]
+    monkeypatch.setattr(search, "load", lambda _: (study, trials))
+    left: Any = [SimpleNamespace(name=each) for each in ("a", "glibc+keep")]
+    state = search.Screened(left)
+    setup: Any = SimpleNamespace(
+        baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
+    )
+    search._halve(setup, state, Path("screen-1"), 1)
+    assert [(each.name, each.reason) for each in state.dropped] == [("glibc+keep", reason)]
+
+
+def test_conditions_are_told_in_words() -> None:
+    known = Facts(cores=2, python=1, huge_pages=1, processor_share=0.99, hidden="Python hides them")
+    said = {
+        "python >= 1": "it is a Python program",
+        "ruby >= 1": "it is not a Ruby program",
+        "huge_pages >= 2": "huge pages: on request (madvise)",
+        "processor_share < 0.5": "the program does not sleep",
+        "live_share < 0.8": "in use at the peak: not known, for Python hides them",
+        "cores > 2": "cores: 2, not > 2",
+    }
+    assert {each: facts.told(each, known) for each in said} == said
+    # What is not known of a program whose objects are hidden is no reason to try anything.
+    assert facts.holds("live_share < 0.8", known) is False
+    assert facts.holds("live_share < 0.8", known.model_copy(update={"hidden": ""})) is None
+
+
+def test_what_is_live_is_compared_with_memory_that_is_no_files(tmp_path: Path) -> None:
+    trace = service(requests=40).write(tmp_path / "service.hft")
+    known = Facts(cores=2, python=0, huge_pages=0, peak_rss_bytes=8.0 * MIB)
+    found, _ = look._with_recording(known, trace, 9 * MIB, 3 * MIB)
+    assert found.live_bytes
+    assert found.live_share == pytest.approx(found.live_bytes / (5 * MIB))
+
+
+def test_candidates_that_do_not_apply_are_one_row() -> None:
+    shown = Console(file=StringIO(), width=120)
+    out = candidate("glibc+php")
+    out = replace(out, tried=False, applies=False, reason="it is not a PHP program")
+    late = replace(candidate("glibc+keep"), tried=False, reason="there is time for 1")
+    with shown.capture() as said:
+        shown.print(cli._rows([candidate("heapfit"), out, replace(out), late]))
+    lines = [" ".join(each.split()) for each in said.get().splitlines()]
+    assert lines[1:] == [
+        "try heapfit installed",
+        "- glibc+keep there is time for 1",
+        "- 2 settings not for this program; --json says why",
+    ]
 
 
 def test_within_a_limit_is_who_has_all_of_the_interval_there() -> None:
@@ -297,6 +485,10 @@ def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     assert (noisy.choice, noisy.exit_code) == (None, 3)
     assert "Whether other has less wall time than today cannot be told" in noisy.why[0]
     assert "would show a gain of 5 %" in noisy.why[1]
+    assert "more than fit would run" in noisy.why[1]
+    assert "compare other=" in noisy.why[1]
+    # That there is no difference is no second answer.
+    assert len(noisy.why) == 2
     assert noisy.standings[0].untold == ["wall_s"]
 
 

@@ -148,6 +148,7 @@ def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() ->
     advice = advised(noisy)
     assert headline(advice) == "Nothing can be told"
     [said] = advice.untold
+    assert not advice.reasons  # That there is no difference would be a second answer.
     assert said.startswith("Whether b differs from a in processor time cannot be told")
     count = int(said.partition("--replicates ")[2].partition(")")[0])
     assert 20 < count < 300

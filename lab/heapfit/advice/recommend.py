@@ -144,6 +144,10 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     if disputes:
         recommended = None
     stays = recommended in (None, study.baseline)
+    untold = [
+        said for goal in weighed if stays and (said := _untold(readings, goal, contest, names))
+    ]
+    known = [of_goal for _, of_goal in contest.goals]
     return Advice(
         weights=counted,
         metrics=metrics,
@@ -153,14 +157,12 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
         differs=bool(disputes)
         or any(each.counts for _, known in contest.goals for each in known.values()),
         told=any(each.told for _, known in contest.goals for each in known.values()),
-        untold=[
-            said for goal in weighed if stays and (said := _untold(readings, goal, contest, names))
-        ],
+        untold=untold,
         scores=on_scores,
         reasons=disputed(disputes)
         if disputes
         else reasons(
-            study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
+            study, weighed, standings, recommended, known, contest.score, untold=bool(untold)
         ),
         basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
         by_setting=winners,

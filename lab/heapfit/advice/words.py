@@ -79,8 +79,11 @@ def reasons(
     recommended: str | None,
     known: Sequence[Known],
     score: Known,
+    *,
+    untold: bool,
 ) -> str:
-    """Return two sentences: who leads and by how much, and what that costs elsewhere.
+    """Return two sentences: who leads and by how much, and what that costs elsewhere; none where
+    nothing is shown and what is `untold` says the rest.
 
     `known` are the verdicts on the goals' metrics, `score` those on the scores.
     """
@@ -95,14 +98,16 @@ def reasons(
     if len(standings) < len(study.allocators):
         one, several = f"{one} that takes part", f"{several} that take part"
     if recommended is None:
-        return _undecided(several, standings, verdicts)
+        return _undecided(several, standings, verdicts, untold=untold)
     price = _trade_off(one, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
         return f"{_kept(one, wanted, standings, known)} {price}"
     return f"{_lead(study, wanted, standings, known, score)} {price}"
 
 
-def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
+def _undecided(
+    several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict], *, untold: bool
+) -> str:
     if any(each.counts for each in verdicts):
         return (
             f"Some {several} are better in one respect and worse in another, and under these "
@@ -115,7 +120,7 @@ def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[V
             f"What difference there is {size} too small to notice. Keep what you have, or measure "
             "a longer run."
         )
-    return f"{_no_difference(several, standings)} Keep what you have."
+    return "" if untold else f"{_no_difference(several, standings)} Keep what you have."
 
 
 def _kept(

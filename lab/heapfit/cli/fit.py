@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,8 +119,8 @@ def fit(
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
 
-    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if that cannot be told, with 4 if
-    nothing can be measured.
+    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if it cannot be told whether
+    anything does, or whether anything is better, with 4 if nothing can be measured.
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
     from heapfit.fit import goal as goals
@@ -138,6 +138,13 @@ def fit(
         program=context.obj,
     )  # fmt: skip
     request = state.Request(command=command, goal=goal)
+
+    def comparing(allocators: str, blocks: int) -> str:
+        again = partial(command_line, allocators=allocators, baseline=baseline, replicates=blocks)
+        if trace is not None:
+            return again("replay", str(trace))
+        what = filter(None, [name])
+        return again("compare", *what, timeout=timeout, output=output, program=context.obj)
 
     def folder_for(what: str) -> Path:
         return out or results_folder(f"fit-{what}", partial(state.load, request=request))
@@ -163,6 +170,7 @@ def fit(
         time_s=time_s,
         timeout_s=timeout or min(workload.run.timeout_s, time_s),
         command=command,
+        compare=comparing,
         is_replay=trace is not None,
     )
     folder = folder if pid is not None else folder_for(workload.name)
@@ -256,9 +264,11 @@ class _Fit:
 
         facts, trial_s = self._look(facts)
         left, late = self._candidates(facts, trial_s)
+        allocators = sum(each.variant_of is None for each in [*left, *late])
         self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
-        screened.late += late
+        screened.late += [each.name for each in late]
+        screened.enough_s = search.enough_s(allocators, trial_s)
         search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
         self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
@@ -312,7 +322,7 @@ class _Fit:
                 say(f"more of it: heapfit profile {self.folder / look.RECORDING}")
         for note in self.state.notes:
             warn(f"note: {note}")
-        limit, live = self.setup.goal.limit, (facts.live_share or 0) * (facts.peak_rss_bytes or 0)
+        limit, live = self.setup.goal.limit, facts.live_bytes or 0
         if limit is not None and limit.what == "peak" and live > limit.size:
             warn(
                 f"note: the program itself had {bytes_text(round(live))} in use at its peak; no "
@@ -331,8 +341,8 @@ class _Fit:
 
     def _candidates(
         self, facts: Facts, trial_s: float
-    ) -> tuple[list[InstalledAllocator], list[str]]:
-        """Return the candidates that are tried, and the names of those there is no time for."""
+    ) -> tuple[list[InstalledAllocator], list[InstalledAllocator]]:
+        """Return the candidates that are tried, and those there is no time for."""
         from heapfit.fit import candidates, search
         from heapfit.fit.state import Considered
 
@@ -342,33 +352,39 @@ class _Fit:
         )
         count = len(candidates.tried_of(found))
         room = search.room(count, trial_s, setup.time_s)
+        told: Mapping[str, str] = {}
         if room < count and not setup.is_replay:
-            found = self._foretold(found, facts, room)
+            found, told = self._foretold(found, facts, room)
         wanted = candidates.tried_of(found)
-        found = candidates.first_of(found, room, f"there is time for {room}; allow more --time")
+        found = candidates.first_of(found, room, told)
         tried = candidates.tried_of(found)
         self._keep(candidates=[Considered.of(each) for each in found])
         self._heading("Candidates", f"{len(tried)} of {len(found)} are tried")
         if not self.quiet:
             results.print(_rows(found))
-        return tried, [each.name for each in wanted[len(tried) :]]
+        return tried, wanted[len(tried) :]
 
-    def _foretold(self, found: list[Candidate], facts: Facts, room: int) -> list[Candidate]:
-        """Leave out by a replay what there is no time for."""
+    def _foretold(
+        self, found: list[Candidate], facts: Facts, room: int
+    ) -> tuple[list[Candidate], Mapping[str, str]]:
+        """Put in order by a replay what there is no time for, with what it tells of each."""
         from heapfit.errors import HeapfitError
         from heapfit.fit import foretold
 
-        tried = sum(each.tried for each in found)
-        why_not = foretold.why_not(facts, tried, self.setup.time_s)
+        judged = foretold.contenders(found, room)
+        if not judged:
+            return found, {}
+        why_not = foretold.why_not(facts, len(judged), self.setup.time_s)
         if why_not is None:
-            self._heading("First round", f"{tried} candidates on a replay of the recording")
+            what = counted(len(judged), "candidate")
+            self._heading("First round", f"{what} on a replay of the recording")
             try:
                 made = foretold.recorded_in_full(self.setup, self.folder, self.data)
-                return foretold.thin_out(self.setup, found, room, made, self.folder)
+                return foretold.in_order(self.setup, found, judged, made, self.folder)
             except HeapfitError as error:
                 why_not = str(error)
         warn(f"note: no replay shows which candidates to leave out: {why_not}")
-        return found
+        return found, {}
 
     def _run(self, study: Study, where: Path, limit_s: float | None = None) -> None:
         progress = _StepProgress(limit_s)
@@ -439,16 +455,21 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
     results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
     for step in steps:
         results.print(f"  {step}")
-    results.print("\nThe look decides which of these apply; the reasons say what for.")
+    results.print("\nThe look decides which of these apply.")
     results.print(_rows(found))
 
 
 def _rows(found: list[Candidate]) -> Table:
-    """Return the candidates; those that are left out together where the reason is the same."""
+    """Return the candidates, together where the reason is the same; of those that do not apply only
+    the number."""
     rows = table("", "candidate", "why")
-    for (tried, reason), those in groupby(found, lambda each: (each.tried, each.reason)):
-        names = ", ".join(each.name for each in those)
-        rows.add_row("try" if tried else "-", names, visible(reason))
+    applying = sorted((each for each in found if each.applies), key=lambda each: not each.tried)
+    reasons = dict.fromkeys((each.tried, each.reason) for each in applying)
+    for tried, reason in reasons:
+        names = [e.name for e in applying if (e.tried, e.reason) == (tried, reason)]
+        rows.add_row("try" if tried else "-", ", ".join(names), visible(reason))
+    if others := len(found) - len(applying):
+        rows.add_row("-", counted(others, "setting"), "not for this program; --json says why")
     return rows
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf
 from pathlib import Path
 
 from pydantic import Field
 
 from heapfit.advice import failed_trials, failing, noise, recommend
+from heapfit.catalogue import treatment_word
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, plainer, time_for
+from heapfit.fit.search import Screened, Setup, plainer, time_for, time_option
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
@@ -19,7 +21,8 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
-_MOST_LATE = 3  # names in a sentence
+# The memory of a program whose heap is small: an allocator's own is much of it.
+_SMALL_BYTES = 16 << 20
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -88,56 +91,42 @@ def answered(
         exit_code=int(bool(setup.keep or setup.goal.limit)),
         study=None,
     )
-    if where is None:
-        return start.model_copy(update={"why": [*start.why, *_late(screened.late)]}), None
-    reading = read(where)
-    found = judged(setup, where, reading, start)
-    return found.model_copy(update={"why": [*found.why, *_late(screened.late)]}), reading
+    reading = None if where is None else read(where)
+    found = start if where is None or reading is None else judged(setup, where, reading, start)
+    return with_late(found, screened), reading
 
 
-def _late(names: Sequence[str]) -> list[str]:
-    """A note on what there was no time to try."""
-    if not names:
-        return []
-    more = len(names) - _MOST_LATE
-    shown = [*names[:_MOST_LATE], *([f"{more} more"] if more > 0 else [])]
-    said = f"There was no time to try {join_words(shown)}"
-    return [f"{said}, which may be better: allow more --time."]
+def with_late(found: Answer, screened: Screened) -> Answer:
+    """Return an answer that names what there was no time for: allocators first, since without these
+    it cannot be told that nothing is better; then settings."""
+    first, last = [], []
+    for names, start in (
+        (screened.late, "There was no time to run"),
+        (screened.unjudged, "After the screening there was no time to measure"),
+    ):
+        plain = [each for each in names if "+" not in each]
+        settings = [each for each in names if "+" in each]
+        if plain:
+            enough = f"{time_option(screened.enough_s)} would do"
+            first.append(f"{start} {join_words(plain)}: {enough}.")
+        if settings:
+            last.append(f"{start} {join_words(settings)}: allow more --time.")
+    untold = bool(first) and found.choice is None
+    return found.model_copy(
+        update={
+            "why": [*first, *found.why, *last],
+            "exit_code": CANNOT_BE_TOLD if untold else found.exit_code,
+        }
+    )
 
 
 def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:
     """Return `start` with what the study that is read, in `where`, says."""
     summary = reading.summary
-    conditions = [each.forbidden() for each in setup.keep]
-    decisions = list(verdicts.judge(conditions, reading.readings, summary))
-    advice = recommend(reading.readings, setup.goal.weights)
-    both = recommend(reading.readings, parse(BALANCE).weights)
-    study = summary.study
-    time = _metric(summary, both.metrics.get("time", _time(study)))
-    memory = _metric(summary, both.metrics.get("memory", first_of(study, PEAK_METRICS)))
-    mean = _metric(summary, first_of(study, MEAN_METRICS))
-    of_goals = {"time": time, "memory": memory, "mean-memory": mean}
-    judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
-    wanted = {of: judged_by.get(of, of_goals[of]) for of in setup.goal.weights}
-    unbeaten = {each.allocator for each in both.standings if each.unbeaten}
-    failed = failing(reading.trials, setup.baseline.name)
-    highest = _highest(summary, setup.goal.limit)
-    standings = [
-        Standing(
-            name=name,
-            time=_found(summary, time, name),
-            memory=_found(summary, memory, name),
-            mean=_found(summary, mean, name),
-            unbeaten=name in unbeaten,
-            keeps=_kept(name, decisions),
-            gains=not (short := _shortfall(summary, advice, wanted, name)),
-            shortfall=short,
-            limited=highest.get(name),
-            untold=_untold(reading, advice, name),
-        )
-        for name in (each.allocator for each in advice.standings)
-        if name != setup.baseline.name and name not in failed
-    ]
+    weighed = _Weighed(setup, reading)
+    advice, decisions, of_goals = weighed.advice, weighed.decisions, weighed.of_goals
+    standings = weighed.standings()
+    failed, highest = weighed.failed, weighed.highest
     is_over = not _meets(setup.goal.limit, highest.get(setup.baseline.name))
     # What is over the limit today is left for whatever is within, be it no quicker.
     able = [
@@ -148,18 +137,20 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     code = 0 if choice else _exit_code(able, told)
-    shown = [time, mean if setup.goal.text == MEAN else memory]
+    shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
-        why, code = [*_untold_words(setup, where, reading, standings), *why[1:]], CANNOT_BE_TOLD
+        why, code = _untold_words(setup, where, reading, standings), CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
         why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
-    if choice is None:
-        why = [*why, *_traded(standings, setup)]
+    if choice is None and setup.goal.gives != "both":
+        screened = _screened(setup, where.parent, reading)
+        why = [*why, *_traded(standings, screened, setup.goal)]
+    why = [*why, *_fixed_cost(standings, summary, of_goals["memory"])]
     why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
@@ -182,6 +173,46 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
             "study": str(where),
         }
     )
+
+
+class _Weighed:
+    """What the goal and the bounds make of a study."""
+
+    def __init__(self, setup: Setup, reading: Reading) -> None:
+        self.setup, self.reading = setup, reading
+        summary, study = reading.summary, reading.summary.study
+        conditions = [each.forbidden() for each in setup.keep]
+        self.decisions = list(verdicts.judge(conditions, reading.readings, summary))
+        self.advice = recommend(reading.readings, setup.goal.weights)
+        self.both = recommend(reading.readings, parse(BALANCE).weights)
+        known = {"time": _time(study), "memory": first_of(study, PEAK_METRICS), **self.both.metrics,
+                 "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
+        self.of_goals = {of: _metric(summary, each) for of, each in known.items()}
+        self.failed = failing(reading.trials, setup.baseline.name)
+        self.highest = _highest(summary, setup.goal.limit)
+
+    def standings(self) -> list[Standing]:
+        """Return who can be chosen, the best by the goal first."""
+        summary, advice = self.reading.summary, self.advice
+        judged_by = {of: _metric(summary, each) for of, each in advice.metrics.items()}
+        wanted = {of: judged_by.get(of, self.of_goals[of]) for of in self.setup.goal.weights}
+        unbeaten = {each.allocator for each in self.both.standings if each.unbeaten}
+        return [
+            Standing(
+                name=name,
+                time=_found(summary, self.of_goals["time"], name),
+                memory=_found(summary, self.of_goals["memory"], name),
+                mean=_found(summary, self.of_goals["mean-memory"], name),
+                unbeaten=name in unbeaten,
+                keeps=_kept(name, self.decisions),
+                gains=not (short := _shortfall(summary, advice, wanted, name)),
+                shortfall=short,
+                limited=self.highest.get(name),
+                untold=_untold(self.reading, advice, name),
+            )
+            for name in (each.allocator for each in advice.standings)
+            if name != self.setup.baseline.name and name not in self.failed
+        ]
 
 
 # ------------------------------------------------------------------- a limit
@@ -241,7 +272,7 @@ def _untold_words(
 ) -> list[str]:
     """What cannot be told of each, and what it would take."""
     summary = reading.summary
-    lines, needed = [], []
+    lines, needed, words = [], [], []
     for each in standings:
         for name in each.untold:
             metric = _metric(summary, name)
@@ -253,19 +284,23 @@ def _untold_words(
                 f"{100 * noise.reach(verdict):.0f} % to either side."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
-    known = [each for each in needed if each]
-    return [*lines, _what_it_takes(setup, where, reading, max(known) if known else None)]
+        if each.untold:
+            words.append(treatment_word(reading.study.allocator(each.name)))
+    blocks = max((each for each in needed if each), default=None)
+    return [*lines, _what_it_takes(setup, where, reading, blocks, ",".join(words))]
 
 
-def _what_it_takes(setup: Setup, where: Path, reading: Reading, blocks: int | None) -> str:
+def _what_it_takes(
+    setup: Setup, where: Path, reading: Reading, blocks: int | None, words: str
+) -> str:
     quiet = "a quieter machine, or more work in each run, would need fewer"
     if blocks is None:
         return f"No practicable number of blocks would tell: {quiet.partition(',')[0]}."
     said = f"About {blocks} blocks would show a gain of {100 * noise.WORTH:.0f} %"
     time_s = time_for(setup, where.parent, reading, blocks)
     if time_s is None:
-        return f"{said}, more than fit would run: heapfit compare --replicates {blocks}; {quiet}."
-    return f"{said}: allow --time {-(-time_s // 60):.0f}m; {quiet}."
+        return f"{said}, more than fit would run; {quiet}: {setup.compare(words, blocks)}"
+    return f"{said}: allow {time_option(time_s)}; {quiet}."
 
 
 def _time(study: Study) -> str:
@@ -383,34 +418,76 @@ def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> li
     ]
 
 
-def _traded(standings: Sequence[Standing], setup: Setup) -> list[str]:
-    """What a goal of memory alone, or of time alone, leaves on the table."""
-    if setup.goal.gives == "both" or setup.goal.limit is not None:
-        return []
-    gives_memory = setup.goal.gives == "memory"
-    of_goal = "mean" if setup.goal.text == MEAN else "memory" if gives_memory else "time"
-    other = "time" if gives_memory else "memory"
+def _screened(setup: Setup, folder: Path, verdict: Reading) -> list[Standing]:
+    """What the screening has of each candidate that the verdict has not, in its last round, unless
+    it failed there."""
+    found: dict[str, Standing] = {}
+    for reading in [*map(read, sorted(folder.glob("screen-*"))), verdict]:
+        for each in reading.study.allocators:
+            found.pop(each.name, None)
+        if reading is not verdict:
+            found |= {each.name: each for each in _Weighed(setup, reading).standings()}
+    return list(found.values())
+
+
+def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: Goal) -> list[str]:
+    """What a goal of memory alone, or of time alone, leaves on the table: the best of all that ran,
+    by the screening where it was not measured after that."""
+    of_goal = "mean" if goal.text == MEAN else goal.gives
+    other = "time" if goal.gives == "memory" else "memory"
     gains = [
-        (gained.estimate, each.name, paid)
-        for each in standings
+        (gained.estimate, each, gained, paid)
+        for each in (*standings, *screened)
         if each.keeps != "failed"
         and (gained := getattr(each, other))
         and (paid := getattr(each, of_goal))
         and gained.subject == paid.subject == "ratio"
-        and gained.counts
+        and (gained.counts if each in standings else gained.estimate <= 1 - noise.WORTH)
         and gained.estimate < 1
     ]
     if not gains:
         return []
-    ratio, name, paid = min(gains, key=lambda each: each[0])
+    _, best, gained, paid = min(gains, key=lambda each: each[0])
+    where = "" if best in standings else " in the screening"
     return [
-        f"If {other} matters as well: {name} has {ratio:.2f}x the {other} and {interval(paid)} the "
-        f"{'memory' if gives_memory else 'time'}; --goal balance judges both."
+        f"If {other} matters as well: {best.name} had {other} {interval(gained)} and {of_goal} "
+        f"{interval(paid)}{where}; --goal balance judges both."
+    ]
+
+
+def _fixed_cost(standings: Sequence[Standing], summary: Summary, memory: Metric) -> list[str]:
+    """A note on ratios that look large beside a small heap."""
+    [today] = [
+        each.median
+        for each in summary.estimates
+        if (each.allocator, each.metric) == (summary.study.baseline, memory.name)
+    ] or [inf]
+    costs = [each.memory for each in standings if each.memory and each.memory.beyond > 0]
+    if today >= _SMALL_BYTES or not any(each.counts for each in costs):
+        return []
+    return [
+        f"The program is small ({bytes_text(round(today))}): so much more memory is mostly a fixed "
+        "cost of each process and does not grow with the heap."
     ]
 
 
 def interval(verdict: Verdict | None) -> str:
-    """Return a ratio with its interval: `0.93x (0.92 to 0.94)`; `~` before it: none is shown."""
+    """Return a ratio with its interval, of memory with the difference: `0.93x (0.92 to 0.94)`; `~`
+    before it: none is shown."""
+    more = _more(verdict)
+    return f"{_ratio(verdict)}{more and f', {more}'}"
+
+
+def _more(verdict: Verdict | None) -> str:
+    """Return the difference in bytes, with its sign; nothing of other metrics."""
+    if verdict is None or not verdict.metric.endswith("_bytes"):
+        return ""
+    if abs(verdict.absolute) < 2**20:
+        return f"{verdict.absolute / 2**20:+.1f} MiB"
+    return f"{'-' if verdict.absolute < 0 else '+'}{bytes_text(abs(round(verdict.absolute)))}"
+
+
+def _ratio(verdict: Verdict | None) -> str:
     if verdict is None or verdict.subject == "difference":
         return "-"
     mark = "" if verdict.shown else "~"
@@ -436,17 +513,19 @@ def _why(
             return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
         reasons = advice.reasons
-        if goal.gives != "both":
+        if reasons and goal.gives != "both":
             label = metrics[0 if goal.gives == "time" else 1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
-        return [f"Nothing that was tried {said}.", reasons]
+        return [f"Nothing that was tried {said}.", *([reasons] if reasons else [])]
     lines = []
     for metric in metrics:
         verdict = _found(summary, metric, choice.name)
         if verdict is None:
             continue
-        start = f"{choice.name} has {interval(verdict).lstrip('~')} the {metric.label.lower()}"
-        lines.append(f"{start} of {baseline}: {_meaning(metric, verdict)}.")
+        start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
+        more = _more(verdict)
+        beside = f"{baseline}{more and f' ({more})'}"
+        lines.append(f"{start} of {beside}: {_meaning(metric, verdict)}.")
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heapfit import catalogue
@@ -11,6 +11,7 @@ from heapfit.fit import facts as known
 from heapfit.fit.facts import Facts
 from heapfit.fit.goal import Goal
 from heapfit.records import Allocator, AllocatorSetting, InstalledAllocator
+from heapfit.text import join_words
 
 _NO_CALL_SITES = "it depends on call sites, which a replay does not have: try it on the program"
 _NO_INTERPRETER = (
@@ -27,10 +28,16 @@ class Candidate:
     reason: str
     trades: str = ""
     replayable: bool = True  # a replay of the recorded calls can tell what it does
+    applies: bool = True  # to the program, the goal, and how they are tried
 
     @property
     def name(self) -> str:
         return self.allocator.name
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an allocator, not a setting of one."""
+        return self.allocator.variant_of is None
 
 
 def candidates(
@@ -66,7 +73,7 @@ def _without_program(candidate: Candidate) -> Candidate:
     if candidate.replayable:
         return candidate
     reason = _NO_INTERPRETER if candidate.allocator.variant_of else _NO_CALL_SITES
-    return replace(candidate, tried=False, reason=reason)
+    return replace(candidate, tried=False, applies=candidate.is_plain, reason=reason)
 
 
 def _judged(
@@ -75,7 +82,6 @@ def _judged(
     variant = catalogue.with_setting(allocator, setting)
     missed = [each for each in setting.when if known.holds(each, facts) is False]
     taken = [name for name in setting.environment if name in os.environ]
-    tried = False
     if goal.gives != setting.gives and "both" not in (goal.gives, setting.gives):
         reason = f"it gives {setting.gives}, and the goal is {goal.text}"
     elif missed:
@@ -83,20 +89,29 @@ def _judged(
     elif taken:
         reason = f"{taken[0]} is set here already, to {os.environ[taken[0]]!r}"
     else:
-        tried = True
-        seen = "; ".join(
-            known.told(each, facts) for each in setting.when if known.holds(each, facts) is not None
-        )
+        reason = ""
+    applies = not reason
+    open_ones = [each for each in setting.when if known.holds(each, facts) is None]
+    if applies and open_ones:
+        reason = f"if {join_words([known.asked(each) for each in open_ones])}"
+    elif applies:
+        seen = "; ".join(known.told(each, facts) for each in setting.when)
         reason = f"{setting.why}{seen and f' Seen: {seen}.'} Price: {setting.trades}."
     replayable = not any(known.is_of_interpreter(each) for each in setting.when)
-    return Candidate(variant, tried, reason, setting.trades, replayable)
+    return Candidate(variant, applies, reason, setting.trades, replayable, applies)
 
 
-def first_of(found: Sequence[Candidate], count: int, why: str) -> list[Candidate]:
-    """Return `found`, of which no more than the first `count` are tried."""
-    tried = [each for each in found if each.tried]
-    late = {each.name for each in tried[count:]}
-    return [replace(each, tried=False, reason=why) if each.name in late else each for each in found]
+def first_of(found: Sequence[Candidate], count: int, told: Mapping[str, str]) -> list[Candidate]:
+    """Return `found`, of which no more than the first `count` are tried; of others, what is `told`
+    of them is given beside."""
+    late = {each.name for each in tried_of(found)[count:]}
+    why = f"there is time for {count}; allow more --time"
+    return [
+        replace(each, tried=False, reason="; ".join(filter(None, [why, told.get(each.name)])))
+        if each.name in late
+        else each
+        for each in found
+    ]
 
 
 def tried_of(found: Iterable[Candidate]) -> list[InstalledAllocator]:

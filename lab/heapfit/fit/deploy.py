@@ -327,7 +327,9 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
               "All of SERVICE takes more processor time than a week ago. In its first week this "
               f"compares with the time before the allocator was changed.{found}")
     )  # fmt: skip
-    head = ["# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
+    trial = "# The figure of memory is that of the trial: replace it if SERVICE works on more data."
+    head = [*([trial] if of.peak_bytes else []),
+            "# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
             "  - name: heapfit-fit", "    rules:"]  # fmt: skip
     return "\n".join([*head, *rules, ""])
 

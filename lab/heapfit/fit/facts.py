@@ -30,6 +30,8 @@ class Facts(Record):
     python: float  # 1: its malloc is called by Python
     php: float = 0  # likewise
     ruby: float = 0
+    # How its interpreter keeps objects where no malloc is called, so that no recording has them.
+    hidden: str = ""
     huge_pages: float  # 0: never, 1: where they are asked for, 2: always
     wall_s: float | None = None
     processor_share: float | None = None  # processor time of wall time
@@ -40,7 +42,8 @@ class Facts(Record):
     allocating_threads: float | None = None
     allocations: float | None = None  # of a whole run
     allocations_per_s: float | None = None
-    live_share: float | None = None  # of what was resident at most, what was live at most
+    live_bytes: float | None = None  # at most
+    live_share: float | None = None  # of the heap's own memory, anonymous, what was live at most
     large_share: float | None = None  # of the bytes, those in blocks of more than 32 KiB
     remote_share: float | None = None  # of the frees, those by another thread
 
@@ -60,6 +63,7 @@ _LABELS = {
     "large_share": "bytes in blocks above 32 KiB",
     "remote_share": "freed by another thread",
 }
+_HUGE_PAGES = {0.0: "never", 1.0: "on request (madvise)", 2.0: "always"}
 
 
 def labelled(facts: Facts) -> dict[str, str | None]:
@@ -94,6 +98,8 @@ def holds(condition: str, facts: Facts) -> bool | None:
     """
     name, sign, bound = _parsed(condition)
     value = getattr(facts, name)
+    if name == "live_share" and facts.hidden:
+        return False
     return None if value is None else _COMPARE[sign](value, bound)
 
 
@@ -105,14 +111,29 @@ def is_of_interpreter(condition: str) -> bool:
 def told(condition: str, facts: Facts) -> str:
     """Return a condition with what its fact is: `threads at once: 4, not > 4`."""
     name, sign, bound = _parsed(condition)
-    value = getattr(facts, name)
-    known = "not known yet" if value is None else shown(name, value)
-    label = _LABELS.get(name, name.replace("_", " "))
-    if value is None or holds(condition, facts):
-        return f"{label}: {known}"
+    value, met = getattr(facts, name), holds(condition, facts)
+    if name == "live_share" and facts.hidden:
+        return f"in use at the peak: not known, for {facts.hidden}"
     if is_of_interpreter(condition):
-        return f"not a {_INTERPRETERS[name]} program"
-    return f"{label}: {known}, not {sign} {shown(name, bound)}"
+        return f"it is {'' if met else 'not '}a {_INTERPRETERS[name]} program"
+    if name == "huge_pages":
+        return f"huge pages: {_HUGE_PAGES[value]}"
+    if name == "processor_share":
+        return "the program sleeps" if met else "the program does not sleep"
+    said = f"{_LABELS[name]}: {shown(name, value)}"
+    return said if met else f"{said}, not {sign} {shown(name, bound)}"
+
+
+def asked(condition: str) -> str:
+    """Return a condition of which nothing is known yet.
+
+    >>> asked("peak_rss_bytes > 64m"), asked("processor_share < 0.5")
+    ('peak resident memory > 64 MiB', 'the program sleeps')
+    """
+    name, sign, bound = _parsed(condition)
+    if name == "processor_share":
+        return "the program sleeps"
+    return f"{_LABELS[name]} {sign} {shown(name, bound)}"
 
 
 def _parsed(condition: str) -> tuple[str, str, float]:

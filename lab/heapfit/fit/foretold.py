@@ -1,16 +1,17 @@
 """A first round on a replay of the program's recording, where the program is too long for all
 candidates to be tried on it.
 
-A replay foretells memory and page faults; by these alone somebody goes. What goes by call sites or
-changes what an interpreter calls is not in it, and goes on to the program.
+A replay foretells memory and page faults; by these alone it puts candidates in order. Allocators
+come before settings. What goes by call sites or changes what an interpreter calls is not in a
+replay, and comes after what is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
-from statistics import geometric_mean
 
 from heapfit.errors import HeapfitError
 from heapfit.fit import look
@@ -23,6 +24,7 @@ from heapfit.replay import Plan, make_plan, replay_workload
 from heapfit.statistics import read as read_trials
 from heapfit.statistics import summarise
 from heapfit.study import load
+from heapfit.text import ratio
 from heapfit.trial.outcome import Rejected
 
 FULL = "recording-in-full"  # the folder of a recording of every call
@@ -37,13 +39,24 @@ _SHARE = 0.15
 _S_OF_AN_EVENT, _S_OF_A_START = 1.5e-7, 0.3
 
 _FAULTS = "replay_faults"
-# By which figures somebody goes, the higher the worse. With a limit of memory, both count.
+# By which figures somebody goes, the higher the worse: where by two, by the places in both, since
+# so many bytes and so many faults are nothing together. With a limit of memory, both count.
 _BY = {
     MEMORY: (PEAK_METRICS[0],),
     MEAN: (MEAN_METRICS[0],),
     TIME: (_FAULTS,),
     BALANCE: (PEAK_METRICS[0], _FAULTS),
 }
+_LABELS = {PEAK_METRICS[0]: "memory", MEAN_METRICS[0]: "mean memory", _FAULTS: "page faults"}
+
+
+def contenders(found: Sequence[Candidate], room: int) -> list[Candidate]:
+    """Return those of which only some can be tried, as far as a replay tells of them: of the
+    allocators, or of the settings where there is room for all of those."""
+    tried = [each for each in found if each.tried]
+    plain = [each for each in tried if each.is_plain]
+    rest = [each for each in tried if not each.is_plain] if len(plain) < room else []
+    return [each for each in (plain if len(plain) > room else rest) if each.replayable]
 
 
 def why_not(facts: Facts, tried: int, time_s: float) -> str | None:
@@ -72,46 +85,58 @@ def recorded_in_full(setup: Setup, folder: Path, data: Path | None) -> Plan:
     return make_plan(whole)
 
 
-def thin_out(
-    setup: Setup, found: Sequence[Candidate], room: int, made: Plan, folder: Path
-) -> list[Candidate]:
-    """Return `found`, of which no more than `room` are tried: those that the replay foretells
-    least memory and faults of, and those that it cannot tell of."""
-    on_replay = [each for each in found if each.tried and each.replayable]
-    others = sum(each.tried and not each.replayable for each in found)
-    costs = _costs(setup, [each.allocator for each in on_replay], made, folder)
-    base = costs.pop(setup.baseline.name, None)
-    order = sorted(costs, key=lambda name: costs[name])
-    kept = {*order[: max(room - others, 1)]}
-    return [_told(each, costs, kept, base) if each in on_replay else each for each in found]
+def in_order(
+    setup: Setup,
+    found: Sequence[Candidate],
+    judged: Sequence[Candidate],
+    made: Plan,
+    folder: Path,
+) -> tuple[list[Candidate], dict[str, str]]:
+    """Return `found`, those that are `judged` by a replay in its order, and what it tells of them.
+
+    It gives the order to try them in where there is no time for all."""
+    figures = _figures(setup, [each.allocator for each in judged], made, folder)
+    base = figures.pop(setup.baseline.name, {})
+    metrics = _by(setup)
+    ranked = {
+        metric: sorted(own[metric] for own in figures.values() if metric in own)
+        for metric in metrics
+    }
+    each_place = {
+        name: [ranked[each].index(own[each]) for each in metrics]
+        for name, own in figures.items()
+        if len(own) == len(metrics)
+    }
+    places = {name: (sum(own), own[0]) for name, own in each_place.items()}  # memory breaks a tie
+    order = sorted(
+        found,
+        key=lambda each: (not each.is_plain, not each.replayable, places.get(each.name, (inf,))),
+    )
+    return order, {each.name: _told(figures.get(each.name, {}), base) for each in judged}
 
 
-def _told(
-    each: Candidate, costs: dict[str, float], kept: set[str], base: float | None
-) -> Candidate:
-    if each.name in kept:
-        return each
-    if each.name not in costs:
-        return replace(each, tried=False, reason="its replay failed")
-    beside = f"{costs[each.name] / base:.3f}x of today's" if base else "the higher"
-    reason = f"there is no time for all, and its memory and faults in a replay were {beside}"
-    return replace(each, tried=False, reason=reason)
+def _told(own: Mapping[str, float], base: Mapping[str, float]) -> str:
+    said = [
+        f"{label} {ratio(own[each] / base[each])}"
+        for each, label in _LABELS.items()
+        if each in own and base.get(each)
+    ]
+    return f"its replay beside today's: {', '.join(said)}" if own else "its replay failed"
 
 
-def _costs(
+def _by(setup: Setup) -> tuple[str, ...]:
+    return _BY[BALANCE if setup.goal.limit else setup.goal.text]
+
+
+def _figures(
     setup: Setup, tried: Sequence[InstalledAllocator], made: Plan, folder: Path
-) -> dict[str, float]:
+) -> dict[str, dict[str, float]]:
     """Return by allocator, the baseline among them, what it costs in the replay."""
     on_replay = replace(setup, workload=replay_workload(made), keep=[], is_replay=True)
     where = folder / REPLAY
     setup.measure(on_replay.study("first round", tried, _BLOCKS, 0, _STEP), where)
-    wanted = _BY[BALANCE if setup.goal.limit else setup.goal.text]
     figures: dict[str, dict[str, float]] = {}
     for each in summarise(read_trials(*load(where))).estimates:
-        if each.metric in wanted:
+        if each.metric in _by(setup):
             figures.setdefault(each.allocator, {})[each.metric] = each.median
-    return {
-        name: geometric_mean(1 + value for value in found.values())
-        for name, found in figures.items()
-        if len(found) == len(wanted)
-    }
+    return figures

@@ -69,7 +69,7 @@ def parse(text: str) -> Goal:
     if found is None and "<" in text:
         raise UsageError(f"--goal takes a limit such as 'peak<=2g' or 'mean<=500m', not {text!r}")
     if found is None:
-        raise unknown("goal", text, GOALS)
+        raise unknown("goal", text, [*GOALS, "peak<=SIZE", "mean<=SIZE"])
     what, size = found.groups()
     return Goal(text, _WEIGHTS[TIME], "both", Limit(what, size_in_bytes(size)))
 

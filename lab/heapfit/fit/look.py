@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 
@@ -13,11 +14,12 @@ from heapfit.doctor.program import C_LIBRARY, c_library, libraries_of, linked_al
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.facts import Facts
 from heapfit.host import machine
+from heapfit.host.interpreters import hiding
 from heapfit.host.program import started_by, why_not_replaced
 from heapfit.profile.advice.memory import grower
 from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
-from heapfit.profile.model import Profile
+from heapfit.profile.model import Course, Profile
 from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
@@ -91,11 +93,17 @@ def today(workload: Workload, baseline: InstalledAllocator) -> str | None:
 def by_file(workload: Workload, cores: int) -> Facts:
     """Return the facts that are there without running the program."""
     started = _program(workload)
-    return Facts(
-        cores=cores,
-        **_interpreters(started),
-        huge_pages=_huge_pages(),
-    )
+    environment = {**os.environ, **workload.run.environment}
+    return _of_program(Facts(cores=cores, python=0, huge_pages=_huge_pages()), started, environment)
+
+
+def _of_program(facts: Facts, program: Path | None, environment: Mapping[str, str]) -> Facts:
+    """Add which interpreter runs the program, if it has settings of its own or hides objects."""
+    path = program.resolve() if program else Path()
+    found = {each: float(path.name.startswith(each)) for each in ("python", "php", "ruby")}
+    hidden = hiding(str(path), environment)
+    told = {each: max(value, getattr(facts, each)) for each, value in found.items()}
+    return facts.model_copy(update={**told, "hidden": hidden.keeps if hidden else ""})
 
 
 def _huge_pages() -> float:
@@ -105,12 +113,6 @@ def _huge_pages() -> float:
 def _program(workload: Workload) -> Path | None:
     word = (workload.server or workload.run).command[0]
     return started_by(filled(word, {"here": workload.here}))
-
-
-def _interpreters(program: Path | None) -> dict[str, float]:
-    """Which of the interpreters that have settings of their own the program is."""
-    name = program.resolve().name if program else ""
-    return {each: float(name.startswith(each)) for each in ("python", "php", "ruby")}
 
 
 def by_runs(facts: Facts, trials: list[Trial]) -> Facts:
@@ -146,7 +148,7 @@ class _Witness(Source):
         self.maps = self.environment = b""
         self.program = Path()
         self._tree = ProcessTree(0)
-        self._pages = 0
+        self._pages = self._of_files = 0
 
     def begin(self, root: int) -> None:
         self._tree = ProcessTree(root)
@@ -159,11 +161,12 @@ class _Witness(Source):
                 continue
 
     def _look(self, process: Path) -> None:
-        pages = int((process / "statm").read_text().split()[1])
+        _, pages, of_files, *_ = map(int, (process / "statm").read_text().split())
         if pages > self._pages:
             maps, environment = ((process / each).read_bytes() for each in ("maps", "environ"))
             if maps and b"libc" in maps:  # Else it is still being loaded.
-                self._pages, self.maps, self.environment = pages, maps, environment
+                self._pages, self._of_files = pages, of_files
+                self.maps, self.environment = maps, environment
                 self.program = (process / "exe").readlink()
 
     @property
@@ -178,6 +181,11 @@ class _Witness(Source):
     @property
     def resident_bytes(self) -> int:
         return self._pages * PAGE_SIZE
+
+    @property
+    def file_bytes(self) -> int:
+        """Of what is resident, code and libraries."""
+        return self._of_files * PAGE_SIZE
 
 
 def repeats(trials: list[Trial]) -> bool:
@@ -213,18 +221,13 @@ def by_recording(
         seen = record(study, folder, data, sample)
     except Rejected as error:
         return facts, [f"It could not be recorded: {error.reason}."]
-    interpreters = {
-        name: max(value, getattr(facts, name))
-        for name, value in _interpreters(seen.program).items()
-    }
-    facts = facts.model_copy(update={"threads": float(seen.threads), **interpreters})
-    return _with_recording(facts, folder / RECORDING, seen.resident_bytes)
+    facts = facts.model_copy(update={"threads": float(seen.threads)})
+    return _with_recording(facts, folder / RECORDING, seen.resident_bytes, seen.file_bytes)
 
 
 def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
     """Return the facts that a recording alone tells, and notes on that."""
-    facts = Facts(cores=cores, huge_pages=_huge_pages(), python=0, php=0, ruby=0)
-    return _with_recording(facts, trace, 0)
+    return _with_recording(Facts(cores=cores, python=0, huge_pages=_huge_pages()), trace)
 
 
 def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witness:
@@ -252,8 +255,11 @@ def _check_reached(seen: _Witness) -> None:
     )
 
 
-def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, list[str]]:
-    """Add what the recording says of a process of which so much was `resident`.
+def _with_recording(
+    facts: Facts, main: Path, resident: int = 0, of_files: int = 0
+) -> tuple[Facts, list[str]]:
+    """Add what the recording says of a process of which so much was `resident`, so much of it
+    pages `of_files`: by the recording itself where nobody looked.
 
     That is with the recorder's own memory: where the size without it is known, that counts.
     """
@@ -263,20 +269,33 @@ def _with_recording(facts: Facts, main: Path, resident: int) -> tuple[Facts, lis
     tally.include(count_file(main))
     found = profiled(tally)
     [recording] = found.recordings
+    program = Path(recording.program) if recording.program else None
+    facts = _of_program(facts, program, recording.environment)
     resident = max(recording.resident_most or 0, resident, 1)
     alone = min(facts.peak_rss_bytes or resident, resident)
-    totals = found.totals
+    heap = alone - (of_files or _of_files(recording.course))
+    totals, live = found.totals, recording.peak.bytes
     update = {
         "allocating_threads": float(sum(each.threads for each in found.sizes.threads)),
         "allocations": float(totals.allocations.objects),
         "allocations_per_s": totals.per_second,
-        "live_share": min(recording.peak.bytes / alone, 1.0),
+        "live_bytes": float(live),
+        "live_share": None if facts.hidden else live / max(heap, live, 1),
         "large_share": totals.large.bytes / max(totals.allocations.bytes, 1),
         "remote_share": found.sharing.remote_share or 0.0,
     }
     if facts.threads is None:
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
-    return facts.model_copy(update=update), _growth(found, main)
+    unknown = [f"How much of the heap is in use is not known: {facts.hidden}."]
+    notes = [*(unknown if facts.hidden else []), *_growth(found, main)]
+    return facts.model_copy(update=update), notes
+
+
+def _of_files(course: Course) -> int:
+    both = zip(course.resident, course.resident_anonymous, strict=True)
+    seen = [(resident, own) for resident, own in both if resident and own]
+    most, own = max(seen, default=(0, 0))
+    return most - own
 
 
 # Less of what is live at the peak is no reason to look at the program before its allocator.

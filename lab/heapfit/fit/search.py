@@ -20,6 +20,7 @@ from statistics import median
 from heapfit.advice import failing, recommend
 from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.findings import Advice
 from heapfit.fit.goal import Goal
 from heapfit.gate import verdicts
 from heapfit.gate.condition import Condition, parse
@@ -29,7 +30,7 @@ from heapfit.report import Reading
 from heapfit.statistics import Readings, summarise
 from heapfit.statistics import read as read_trials
 from heapfit.study import DEFAULT_SEED, load, plan
-from heapfit.text import bytes_text
+from heapfit.text import bytes_text, join_words
 
 FINALISTS = 3
 REPLAY = "replay"  # the folder of a first round on a recording
@@ -63,6 +64,7 @@ class Setup:
     time_s: float
     timeout_s: float
     command: str
+    compare: Callable[[str, int], str]  # the line that measures these allocators in so many blocks
     run: Run | None = None
     is_replay: bool = False  # the program is a recording's replay
 
@@ -124,7 +126,9 @@ class Screened:
 
     left: list[InstalledAllocator]
     dropped: list[Dropped] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)  # those that there was no time to try
+    late: list[str] = field(default_factory=list)  # those that there was no time to run
+    unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
+    enough_s: float = 0.0  # what `--time` would do for the allocators among both
 
 
 def sizes(count: int) -> list[int]:
@@ -158,12 +162,15 @@ def room(count: int, trial_s: float, time_s: float) -> int:
     >>> room(20, 1.0, 900), room(20, 10.0, 900), room(20, 30.0, 900), room(20, 3.0, 60)
     (20, 12, 5, 2)
     """
-    for tried in range(count, FINALISTS, -1):
-        rounds = sizes(tried)
-        least = sum(_BLOCKS[0] * (n + 1) * trial_s for n in rounds)
-        if least <= _SCREENING * time_s:
-            return tried
-    return min(count, max(2, min(FINALISTS, _unscreened(trial_s, time_s))))
+    wanted = range(count, 2, -1)
+    return next((n for n in wanted if enough_s(n, trial_s) <= time_s), min(count, 2))
+
+
+def enough_s(count: int, trial_s: float) -> float:
+    """Return in how much time `count` candidates can be tried."""
+    if rounds := sizes(count):
+        return sum(_BLOCKS[0] * (n + 1) * trial_s for n in rounds) / _SCREENING
+    return (FEWEST_RUNS + (count - 1) * (1 + _CONFIRM_BLOCKS[0])) * trial_s
 
 
 def _unscreened(trial_s: float, time_s: float) -> int:
@@ -182,8 +189,17 @@ def check_time(trial_s: float, time_s: float) -> None:
     if needed > time_s:
         raise HeapfitError(
             f"one run takes {trial_s:.1f} s, and {FEWEST_RUNS} are the fewest that tell anything: "
-            f"allow --time {max(1, -(-needed // 60)):.0f}m, or give the program less to do"
+            f"allow {time_option(needed)}, or give the program less to do"
         )
+
+
+def time_option(seconds: float) -> str:
+    """Return the option that allows so much time.
+
+    >>> time_option(61.0)
+    '--time 2m'
+    """
+    return f"--time {max(1, -(-seconds // 60)):.0f}m"
 
 
 def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s: float) -> Screened:
@@ -223,15 +239,16 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     advice = recommend(readings, setup.goal.weights)
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
-    base = order.get(setup.baseline.name, 1.0)
     broken = set(out)
     for name in by_name:
         for plain in plainer(name):
-            if (
-                plain not in over
-                and plain not in broken
-                and order.get(name, 0.0) > _EARNED * order.get(plain, 9.0)
-            ):
+            if plain in over or plain in broken or not {name, plain} <= set(order):
+                continue
+            beside = order[name] / order[plain]
+            if beside * _EARNED > 1:
+                needed = _needed(advice, name, plain)
+                out.setdefault(name, f"it cost more than {plain} alone: it needed {needed}")
+            elif beside > _EARNED:
                 out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
@@ -243,12 +260,25 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         elif name in good[:keep]:
             out[name] = f"{kept[-1]} took its place: it tells what {kept[0]} brings beyond it"
         else:
-            out[name] = f"its cost was {order[name] / base:.3f}x of today's; others did better"
+            needed = _needed(advice, name, setup.baseline.name)
+            out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
+
+
+def _needed(advice: Advice, name: str, beside: str) -> str:
+    """Return a candidate's costs in what the goal weighs: `1.475x the memory`."""
+    costs = {each.allocator: each.costs for each in advice.standings}
+    base = costs.get(beside, {})
+    return join_words(
+        [
+            f"{cost / base.get(of, 1.0):.3f}x the {of.replace('-', ' ')}"
+            for of, cost in costs[name].items()
+        ]
+    )
 
 
 def plainer(name: str) -> list[str]:
@@ -310,14 +340,16 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     before it what tells whether it need be so."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
-    is_screened = any(folder.glob("screen-*"))
+    late = state.unjudged if any(folder.glob("screen-*")) else state.late
+    for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, folder))
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, folder) > left_s:
         first = state.left[0].name
         others = [each for each in state.left if each.name not in (first, *plainer(first))]
         out = (others or state.left)[-1]
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
-        state.late += [] if is_screened else [out.name]
+        late.append(out.name)
+        state.enough_s = max(state.enough_s, for_all_s)
 
 
 def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
@@ -339,12 +371,17 @@ def time_for(setup: Setup, folder: Path, reading: Reading, blocks: int) -> float
     time gives it no more than it had."""
     if blocks > _CONFIRM_BLOCKS[-1]:
         return None
+    block_s = sum(each.duration_s or 0.0 for each in reading.trials) / (reading.blocks + 1)
+    needed = needed_s(folder, (blocks + 1) * block_s)
+    return needed if needed > setup.time_s else None
+
+
+def needed_s(folder: Path, verdict_s: float) -> float:
+    """Return what `--time` leaves the verdict so many seconds, by what the steps before it took."""
     screened_s = _spent_s(folder.glob("screen-*"))
-    verdict_s = sum(each.duration_s or 0.0 for each in reading.trials) / (reading.blocks + 1)
-    others_s = _spent_s([*folder.glob(REPLAY), *folder.glob("look")]) + (blocks + 1) * verdict_s
+    others_s = _spent_s([*folder.glob(REPLAY), *folder.glob("look")]) + verdict_s
     # With more time the screening, too, has more blocks, within its share.
-    needed_s = max(others_s + screened_s, others_s / (1 - _SCREENING))
-    return needed_s if needed_s > setup.time_s else None
+    return max(others_s + screened_s, others_s / (1 - _SCREENING))
 
 
 def _wanted(setup: Setup, folder: Path) -> int:
