@@ -225,6 +225,8 @@ void cache_release(uint32_t chain) {}
 
 void heap_purge_pages(struct heap *its, uint32_t spans) {}
 
+void remote_send_hands(struct heap *its) {}
+
 bool remote_inbox_hold(struct heap *its, bool (*is_awaited_)(const struct heap *its), uint32_t *spans)
 {
     *spans = 0;
