@@ -424,6 +424,65 @@ def test_why_a_setting_is_dropped_says_how_much_it_needed(
     assert [(each.name, each.reason) for each in state.dropped] == [("glibc+keep", reason)]
 
 
+def test_who_fails_once_in_a_round_stays_where_todays_has_failed_as_often_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Today's is lucky in every other round."""
+    study = study_of(["glibc", "a"], {})
+    run = [
+        trial_of(study, (name,), {"wall_s": 1.0 + block / 1000}, block)
+        for block in range(4)
+        for name in ("glibc", "a")
+    ]
+    monkeypatch.setattr(search, "steps", lambda _: [Path("look"), Path("screen-1")])
+    setup: Any = SimpleNamespace(
+        baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
+    )
+    for before, reasons in ((0, ["a trial of it failed: exit code 3"]), (3, [])):
+        trials = {
+            "look": _with_failures(run, {"glibc": before}),
+            "screen-1": _with_failures(run, {"a": 1}),
+        }
+        monkeypatch.setattr(search, "load", lambda part, found=trials: (study, found[part.name]))
+        left: Any = [SimpleNamespace(name="a")]
+        state = search.Screened(left)
+        search._halve(setup, state, Path("screen-1"), 1)
+        assert [each.reason for each in state.dropped] == reasons
+
+
+def test_what_never_ran_is_tried_before_its_time_is_planned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for slowness, blocks in ((1.0, [6, 89]), (20.0, [6, 7])):
+        taken = {"look": [("glibc", 0.1)] * 3}
+        asked = []
+
+        def measure(
+            asked_for: int, where: Path, taken: Any = taken, slowness: float = slowness
+        ) -> None:
+            where.mkdir(exist_ok=True)
+            taken[where.name] = [("glibc", 0.1), ("a", 0.1 * slowness)] * (asked_for + 1)
+
+        def load(part: Path, taken: Any = taken) -> tuple[None, Sequence[Any]]:
+            return None, [
+                SimpleNamespace(planned=SimpleNamespace(allocator=name), duration_s=took_s)
+                for name, took_s in taken[part.name]
+            ]
+
+        where = tmp_path / str(slowness)
+        (where / "look").mkdir(parents=True)
+        monkeypatch.setattr(search, "load", load)
+        setup: Any = SimpleNamespace(
+            time_s=18.4,
+            baseline=SimpleNamespace(name="glibc"),
+            study=lambda _, __, blocks, *___, asked=asked: asked.append(blocks) or blocks,
+            measure=measure,
+        )
+        found: Any = [SimpleNamespace(name="a")]
+        search.confirm(setup, search.Screened(found), where)
+        assert asked == blocks
+
+
 def test_conditions_are_told_in_words() -> None:
     known = Facts(cores=2, python=1, huge_pages=1, processor_share=0.99, hidden="Python hides them")
     said = {

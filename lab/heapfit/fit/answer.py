@@ -13,7 +13,7 @@ from heapfit.advice import failed_trials, failing, noise, recommend
 from heapfit.catalogue import treatment_word
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, plainer, time_for, time_option
+from heapfit.fit.search import Screened, Setup, plainer, steps, time_for, time_option, trials_of
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
@@ -123,7 +123,7 @@ def with_late(found: Answer, screened: Screened) -> Answer:
 def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer:
     """Return `start` with what the study that is read, in `where`, says."""
     summary = reading.summary
-    weighed = _Weighed(setup, reading)
+    weighed = _Weighed(setup, reading, trials_of(steps(where.parent)))
     advice, decisions, of_goals = weighed.advice, weighed.decisions, weighed.of_goals
     standings = weighed.standings()
     failed, highest = weighed.failed, weighed.highest
@@ -178,7 +178,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
 class _Weighed:
     """What the goal and the bounds make of a study."""
 
-    def __init__(self, setup: Setup, reading: Reading) -> None:
+    def __init__(self, setup: Setup, reading: Reading, earlier: Sequence[Trial] = ()) -> None:
         self.setup, self.reading = setup, reading
         summary, study = reading.summary, reading.summary.study
         conditions = [each.forbidden() for each in setup.keep]
@@ -188,7 +188,7 @@ class _Weighed:
         known = {"time": _time(study), "memory": first_of(study, PEAK_METRICS), **self.both.metrics,
                  "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
         self.of_goals = {of: _metric(summary, each) for of, each in known.items()}
-        self.failed = failing(reading.trials, setup.baseline.name)
+        self.failed = failing([*earlier, *reading.trials], setup.baseline.name)
         self.highest = _highest(summary, setup.goal.limit)
 
     def standings(self) -> list[Standing]:

@@ -229,7 +229,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     by_name = {each.name: each for each in state.left}
     out = {
         name: f"a trial of it {failed[0].status}: {failed[0].reason}"
-        for name, failed in failing(trials, setup.baseline.name).items()
+        for name, failed in failing(trials_of(steps(where.parent)), setup.baseline.name).items()
+        if name in by_name
     }
     conditions = [each.forbidden() for each in setup.keep]
     if len(readings.block):
@@ -319,18 +320,28 @@ def _left_s(setup: Setup, folder: Path) -> float:
     return setup.time_s - _spent_s([*folder.glob(REPLAY), *steps(folder)])
 
 
+def trials_of(parts: Iterable[Path]) -> list[Trial]:
+    """Return the trials of the studies in these folders."""
+    return [trial for part in parts for trial in load(part)[1]]
+
+
 def _spent_s(parts: Iterable[Path]) -> float:
-    """Return how long the trials of the studies in these folders took."""
-    return sum(trial.duration_s or 0.0 for part in parts for trial in load(part)[1])
+    """Return how long they took."""
+    return sum(trial.duration_s or 0.0 for trial in trials_of(parts))
 
 
-def _block_s(setup: Setup, state: Screened, folder: Path) -> float:
+def _taken(parts: Iterable[Path]) -> dict[str, list[Trial]]:
+    """Return each allocator's trials in these folders."""
+    taken: dict[str, list[Trial]] = {}
+    for trial in trials_of(parts):
+        taken.setdefault(trial.planned.allocator, []).append(trial)
+    return taken
+
+
+def _block_s(setup: Setup, state: Screened, parts: Iterable[Path]) -> float:
     """Return how long a block of those that are left takes: each as its own trials took, or as the
     baseline's where it has none yet."""
-    taken: dict[str, list[Trial]] = {}
-    for part in steps(folder):
-        for trial in load(part)[1]:
-            taken.setdefault(trial.planned.allocator, []).append(trial)
+    taken = _taken(parts)
     base = taken[setup.baseline.name]
     return median_s(base) + sum(median_s(taken.get(each.name, base)) for each in state.left)
 
@@ -341,8 +352,9 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     late = state.unjudged if any(folder.glob("screen-*")) else state.late
-    for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, folder))
-    while len(state.left) > 1 and (1 + least) * _block_s(setup, state, folder) > left_s:
+    parts = steps(folder)
+    for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, parts))
+    while len(state.left) > 1 and (1 + least) * _block_s(setup, state, parts) > left_s:
         first = state.left[0].name
         others = [each for each in state.left if each.name not in (first, *plainer(first))]
         out = (others or state.left)[-1]
@@ -358,11 +370,21 @@ def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     if not state.left:
         return None
     least, usual, most = _CONFIRM_BLOCKS
-    blocks = int(_left_s(setup, folder) / _block_s(setup, state, folder)) - 1
-    wanted = min(max(usual, _wanted(setup, folder)), most)
     where = folder / "confirm"
-    study = setup.study("the verdict", state.left, min(max(blocks, least), wanted), 1, _LAST_STEP)
-    setup.measure(study, where)
+
+    def measure(blocks: int) -> None:
+        setup.measure(setup.study("the verdict", state.left, blocks, 1, _LAST_STEP), where)
+
+    def parts() -> list[Path]:
+        return [*steps(folder), *folder.glob(where.name)]
+
+    done = 0
+    if {each.name for each in state.left} - set(_taken(parts())):
+        measure(done := least)  # what has not run yet may be slower by far
+    blocks = int(_left_s(setup, folder) / _block_s(setup, state, parts())) - 1
+    wanted = min(max(usual, _wanted(setup, folder)), most)
+    if (blocks := min(max(blocks, least), wanted)) > done:
+        measure(blocks)
     return where
 
 
