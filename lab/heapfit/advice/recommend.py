@@ -30,12 +30,14 @@ from heapfit.advice.words import (
     Known,
     by_processor_time,
     disputed,
+    fixed_cost,
     other_winners,
     reasons,
+    telling_words,
     untold_words,
 )
 from heapfit.findings import Advice, SettingWinner, Standing
-from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
+from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, RESIDENT_PEAK, SMALL_PEAK, TOO_SMALL, WALL
 from heapfit.records import SIGNIFICANT, Metric, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
@@ -143,7 +145,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     disputes = _disputes(readings, weighed, contest, names, recommended)
     if disputes:
         recommended = None
-    stays = recommended in (None, study.baseline)
+    stays = recommended in (None, study.baseline) and not disputes
+    untold = _untold(readings, weighed, contest, names) if stays else []
     return Advice(
         weights=counted,
         metrics=metrics,
@@ -153,15 +156,20 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
         differs=bool(disputes)
         or any(each.counts for _, known in contest.goals for each in known.values()),
         told=any(each.told for _, known in contest.goals for each in known.values()),
-        untold=[
-            said for goal in weighed if stays and (said := _untold(readings, goal, contest, names))
-        ],
+        untold=untold,
         scores=on_scores,
-        reasons=disputed(disputes)
+        reasons=disputed(study, disputes)
         if disputes
         else reasons(
-            study, weighed, standings, recommended, [k for _, k in contest.goals], contest.score
+            study,
+            weighed,
+            standings,
+            recommended,
+            [known for _, known in contest.goals],
+            contest.score,
+            untold=bool(untold),
         ),
+        small=_small(contest, standings),
         basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
         by_setting=winners,
         notes=[
@@ -315,22 +323,34 @@ def _disputes(
     return found
 
 
-def _untold(readings: Readings, goal: Goal, contest: Contest, names: Sequence[str]) -> str | None:
-    """What the intervals of a goal leave open beside the baseline, and what would tell; None: a
-    gain of `WORTH` would have been shown."""
+def _untold(
+    readings: Readings, weighed: Sequence[Goal], contest: Contest, names: Sequence[str]
+) -> list[str]:
+    """What the intervals of each goal leave open beside the baseline, and at last what would tell;
+    empty: a gain of `WORTH` would have been shown in all of them."""
     study = readings.study
-    known = next(each for metric, each in contest.goals if metric is goal.metric)
-    beside = {name: known.get((name, study.baseline)) for name in names if name != study.baseline}
-    open_ones = {
-        name: each
-        for name, each in beside.items()
-        if each is not None and noise.is_untold(readings, goal.metric, each)
-    }
-    if not open_ones:
-        return None
-    needed = [noise.blocks_to_show(readings, goal.metric.name, name) for name in open_ones]
+    said: list[str] = []
+    needed: list[int | None] = []
+    for goal, (_, known) in zip(weighed, contest.goals, strict=True):
+        beside = [known.get((name, study.baseline)) for name in names if name != study.baseline]
+        untold = [e for e in beside if e and noise.is_untold(readings, goal.metric, e)]
+        if untold:
+            said.append(untold_words(study, goal, untold, is_first=not said))
+            metric = goal.metric.name
+            needed += [noise.blocks_to_show(readings, metric, each.first) for each in untold]
+    if not said:
+        return []
     blocks = None if None in needed else max(each for each in needed if each)
-    return untold_words(study, goal, list(open_ones.values()), blocks)
+    return [*said[:-1], f"{said[-1]} {telling_words(blocks)}"]
+
+
+def _small(contest: Contest, standings: Sequence[Standing]) -> str:
+    """What is to be said of a difference in memory between small heaps; empty: there is none."""
+    for metric, known in contest.goals:
+        if metric.name == RESIDENT_PEAK and any(each.counts for each in known.values()):
+            largest = max(each.metrics[metric.name] for each in standings)
+            return fixed_cost(largest) if largest < SMALL_PEAK else ""
+    return ""
 
 
 def _standings(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from heapfit.errors import UsageError
+from heapfit.errors import UsageError, unknown
+from heapfit.records import Weighed, WorkloadRun
 
 _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
@@ -64,7 +65,21 @@ Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="The allocator that the others are compared with.")
 ]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Give up a trial after this many seconds.")
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Give up a trial after this many seconds. Default: the workload's, or "
+        f"{WorkloadRun.model_fields['timeout_s'].default:g}.",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="time=1,memory=2",
+        help="What counts how much in the recommendation: time, memory, fragmentation. "
+        "Default: each 1.",
+    ),
 ]
 OutputCheck = Annotated[
     str | None,
@@ -110,6 +125,24 @@ def share(text: str, option: str) -> float:
     if not 0 < value < 1:
         raise UsageError(f"{option} takes more than 0 % and less than 100 %, not {text!r}")
     return value
+
+
+def weights(text: str) -> dict[str, float]:
+    """Return what `NAME=NUMBER,...` says that each goal weighs.
+
+    >>> weights("time=1, memory=2.5")
+    {'time': 1.0, 'memory': 2.5}
+    """
+    found = {}
+    for name, _, number in (each.partition("=") for each in split_list(text)):
+        if name.strip() not in get_args(Weighed):
+            raise unknown("weight", name.strip(), get_args(Weighed))
+        if not _NUMBER.fullmatch(number.strip()):
+            raise UsageError(f"--weights takes time=1,memory=2, not {text!r}")
+        found[name.strip()] = float(number)
+    if not any(found.values()):
+        raise UsageError("--weights needs a weight above 0, such as time=1,memory=2")
+    return found
 
 
 def time_ns(text: str, option: str) -> int:
