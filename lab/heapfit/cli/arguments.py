@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 import typer
 
 from heapfit.errors import UsageError, unknown
+from heapfit.host.proc import named
 from heapfit.records import Weighed, WorkloadRun
 
 _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
@@ -174,7 +175,8 @@ def time_span(text: str, option: str) -> float:
 def process_number(
     word: str, where: str = "heapfit top shows the processes that can be watched"
 ) -> int:
-    """Return the number of a process; UsageError says where to find it.
+    """Return the number of a process, which may be given by a name that no other has; UsageError
+    says where to find it.
 
     >>> process_number("4711")
     4711
@@ -182,9 +184,17 @@ def process_number(
     several = word.split()
     if len(several) > 1 and all(each.isdecimal() for each in several):
         raise UsageError(f"{len(several)} processes ({', '.join(several)}); name one of them")
-    if not word.isdecimal() or not 0 < int(word) <= _PID_MAX:
-        raise UsageError(f"{word!r} is not a process ID; {where}")
-    return int(word)
+    if word.isdecimal() and 0 < int(word) <= _PID_MAX:
+        return int(word)
+    numbers = [] if word.isdecimal() else [each.pid for each in named(word)]
+    if len(numbers) > 1:
+        listed = ", ".join(map(str, numbers))
+        raise UsageError(f"{len(numbers)} processes are named {word!r} ({listed}); name one by ID")
+    if not numbers:
+        raise UsageError(
+            f"{word!r} is not a process ID, nor the name of a running process; {where}"
+        )
+    return numbers[0]
 
 
 def program_of(context: typer.Context, example: str) -> list[str]:
