@@ -79,11 +79,11 @@ def telling_words(blocks: int | None) -> str:
     )
 
 
-def _some(names: Sequence[str], of: int) -> str:
+def _some(names: Sequence[str], of: int, every: str = "any") -> str:
     """Name some of so many others; where there are many, say how many."""
     if len(names) <= _MOST_NAMED:
         return join_words(names)
-    return f"{'any' if len(names) == of else len(names)} of the {of}"
+    return f"{every if len(names) == of else len(names)} of the {of}"
 
 
 def _signed(share: float) -> str:
@@ -137,7 +137,7 @@ def reasons(
     if len(standings) < len(study.allocators):
         one, several = f"{one} that takes part", f"{several} that take part"
     if recommended is None:
-        return _undecided(several, standings, verdicts)
+        return _undecided(several, standings, verdicts, _under_weights(wanted))
     price, costs_something = _trade_off(one, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
         kept = _kept(one, wanted, standings, known, untold=untold)
@@ -146,11 +146,18 @@ def reasons(
     return f"{lead} {price}" if costs_something or len(wanted) > 1 else lead
 
 
-def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict]) -> str:
+def _under_weights(wanted: Sequence[Goal]) -> str:
+    """What a cost depends on; of a single goal, nothing."""
+    return " under these weights" if len(wanted) > 1 else ""
+
+
+def _undecided(
+    several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict], weighed: str
+) -> str:
     if any(each.counts for each in verdicts):
         return (
-            f"Some {several} are better in one respect and worse in another, and under these "
-            "weights no significant difference remains. Choose by what matters more to you."
+            f"Some {several} are better in one respect and worse in another, and no significant "
+            f"difference remains{weighed}. Choose by what matters more to you."
         )
     shown = [each for each in verdicts if each.shown]
     if shown:
@@ -159,7 +166,7 @@ def _undecided(several: str, standings: Sequence[Standing], verdicts: Sequence[V
             f"What difference there is {size} too small to notice. Keep what you have, or measure "
             "a longer run."
         )
-    return f"{_no_difference(several, standings)} Keep what you have."
+    return f"{_no_difference(several, standings, weighed)} Keep what you have."
 
 
 def _kept(
@@ -235,11 +242,11 @@ def _setting(at: dict[str, str]) -> str:
     return ", ".join(f"{factor} {level}" for factor, level in at.items())
 
 
-def _no_difference(several: str, standings: Sequence[Standing]) -> str:
+def _no_difference(several: str, standings: Sequence[Standing], weighed: str) -> str:
     last = standings[-1]
     return (
-        f"There is no significant difference between the {several} under these weights: from the "
-        f"lowest cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
+        f"There is no significant difference between the {several}{weighed}: from the lowest "
+        f"cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
         f"{percent(last.score / standings[0].score - 1)}, which may be chance."
     )
 
@@ -260,22 +267,21 @@ def _lead(
         though = f", though it {beside}" if beside else ""
         return f"{name} needs {_ahead(wanted, known, name, worse)}{though}."
     others = [each.allocator for each in worse]
-    names = _some(others, len(standings) - 1)
+    names = _some(others, len(standings) - 1, "all")
     more = _more(best, worse, score)
     if len(wanted) == 1 and more:
         verb = "needs" if len(others) == 1 else "need"
         lead = f"{names} {verb} {more} more {wanted[0].name} than {name}."
         return f"{lead} {name} {beside}." if beside else lead
     is_cheapest = best.score == min(standing.score for standing in standings)
-    lead = f"{name} " + (
-        "costs least under these weights" if is_cheapest else "is ahead in what is shown to differ"
-    )
+    least = f"costs least{_under_weights(wanted)}"
+    lead = f"{name} {least if is_cheapest else 'is ahead in what is shown to differ'}"
     lead += f", though it {beside}" if beside else ""
     if not more:
         return f"{lead}."
     verb = "costs" if len(others) == 1 else "cost"
-    together = f", {join_words([e.name for e in wanted])} taken together" if len(wanted) > 1 else ""
-    return f"{lead}: {names} {verb} {more} more{together}."
+    together = f"{join_words([each.name for each in wanted])} taken together"
+    return f"{lead}: {names} {verb} {more} more, {together}."
 
 
 def _more(best: Standing, worse: Sequence[Standing], score: Known) -> str:

@@ -229,13 +229,14 @@ def _print_recommendation(results: Results, advice: Advice, console: Console) ->
     several = len(results.settings) > 1
     if several:
         _print_ranking(results, advice, console)
-    weights = f"weights: {recommendation.weights_text(advice)} (--weights)"
+    weights = f"weights: {recommendation.weights_text(advice)}"
     lines = []
     if several:
-        lines = [f"Costs are ratios to the best; {weights}."]
+        weighed = f"; {weights}" if len(advice.weights) > 1 else ""
+        lines = [f"Costs are ratios to the best{weighed}."]
         lines.append(f"{capitalised(recommendation.UNBEATEN)}.")
     elif recommendation.is_weighed(advice):
-        lines = [f"{capitalised(weights)}."]
+        lines = [f"{capitalised(weights)}; --weights sets others."]
     print_lines(console, [*lines, *map(visible, advice.notes)], style="dim")
 
 
