@@ -53,9 +53,7 @@ def _less_time(disputes: Sequence[Dispute]) -> str:
     return join_words(said)
 
 
-def untold_words(
-    study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool
-) -> str:
+def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool) -> str:
     """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)
     verb = "differs" if len(verdicts) == 1 or names.startswith("any of") else "differ"

@@ -30,7 +30,9 @@ def show_snapshot(snapshot: Snapshot, rates: Rates | None, every: bool = True) -
     memory = _pairs("memory", figures.memory(snapshot))
     _print_beside(memory, activity, _named("in force", figures.thresholds(snapshot)))
     if not every:
-        results.print("\n--all adds size classes, heaps and nodes; --json has every figure.", style="dim")
+        results.print(
+            "\n--all adds size classes, heaps and nodes; --json has every figure.", style="dim"
+        )
         return
     for sheet in (figures.classes(snapshot), figures.heaps(snapshot, rates)):
         _print_largest(sheet)

@@ -34,7 +34,9 @@ _LONGEST = 100  # of a command line
 def why(
     pid: Annotated[
         str | None,
-        typer.Argument(metavar="[PID]", help="A process, by ID or name; without it, the largest are listed."),
+        typer.Argument(
+            metavar="[PID]", help="A process, by ID or name; without it, the largest are listed."
+        ),
     ] = None,
     watch: Annotated[
         str | None,

@@ -199,7 +199,9 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
         for metric in shown
         for name in results.allocators
     ):
-        lines.append("Where medians say otherwise, trust the change: it compares runs of one block.")
+        lines.append(
+            "Where medians say otherwise, trust the change: it compares runs of one block."
+        )
     if any(
         results.undecided(setting, metric, name)
         for setting in results.settings
