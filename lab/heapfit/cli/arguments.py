@@ -69,7 +69,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        help="Give up a trial after this many seconds. Default: the workload's, or "
+        help="Give up a trial after this many seconds. Default: that of the workload, or "
         f"{WorkloadRun.model_fields['timeout_s'].default:g}.",
     ),
 ]
