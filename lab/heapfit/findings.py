@@ -163,6 +163,7 @@ class Advice(Record):
     # On the scores, over all settings: what time is set against memory.
     scores: list[Verdict] = Field(default=[])
     reasons: str  # two sentences; none where `untold` says all
+    small: str = ""  # that a difference in memory is a fixed cost, where all heaps are small
     basis: str = ""  # why processor time stands for time, where it does
     by_setting: list[SettingWinner] = Field(default=[])  # empty: one setting only
     # What the reader must know besides: weights and allocators that do not count and why, settings

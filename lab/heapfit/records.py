@@ -327,6 +327,10 @@ class Machine(Record):
     notes: list[str] = []
 
 
+# What a recommendation weighs where weights are given.
+Weighed = Literal["time", "memory", "fragmentation"]
+
+
 class StoppingRule(Record):
     """When a study has replicates enough, in place of their number; both: whichever comes first."""
 
@@ -601,7 +605,7 @@ class StudyDefinition(Record):
     metrics: list[str] = []
     figures: list[FigureDefinition] = []
     # What counts how much in the recommendation.
-    weights: dict[Literal["time", "memory", "fragmentation"], float] = {}
+    weights: dict[Weighed, float] = {}
     here: Path = Path(".")  # folder of the TOML file; set by the loader
 
     def subject_of(self, figure: FigureDefinition) -> str:

@@ -52,6 +52,24 @@ def test_an_allocator_is_compared_with_itself(run_heapfit: Heapfit, tmp_path: Pa
 
 
 @pytest.mark.gate
+def test_weights_are_given_to_the_comparison_or_to_its_report(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    command = ["compare", *QUICK, "--weights", "time=1,memory=3", "--out", tmp_path]
+    result = run_heapfit(*command, "--json", "--", *PROGRAM)
+    assert result.returncode == 0, result.stderr
+    assert "given up after 300 s (--timeout)" in result.stderr
+    study = json.loads(result.stdout)["study"]
+    assert study["weights"] == {"time": 1, "memory": 3}
+    assert "--weights time=1,memory=3" in study["reproduce"]
+    other = run_heapfit("report", tmp_path, "--weights", "memory=1", "--json")
+    assert json.loads(other.stdout)["study"]["weights"] == {"memory": 1}
+    wrong = run_heapfit("report", tmp_path, "--weights", "memroy=1")
+    assert "did you mean 'memory'?" in wrong.stderr
+    assert run_heapfit("report", tmp_path, "--weights", "memory=0").returncode == 2
+
+
+@pytest.mark.gate
 def test_settings_of_an_allocator_are_compared(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ["heapfit", "heapfit:decay_ms=5,huge_pages=never", "glibc:env.MALLOC_ARENA_MAX=1"]
     command = ["compare", "--allocators", ",".join(words), "--baseline", "heapfit"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit
 from heapfit import catalogue, doctor
+from heapfit.doctor import checks
 from heapfit.records import Allocator
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -41,3 +42,15 @@ def test_other_allocators_are_wanted_only_where_there_is_none(
     assert finding.ok != wanted
     for name in finding.advice.split()[4:]:
         assert catalogue.load_allocators()[name].source.kind != "yours"
+
+
+def test_that_there_are_no_hardware_counters_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reason = "the processor shows no such counter"
+    monkeypatch.setattr(checks, "unavailable_metrics", lambda: {"cycles": reason, "futex": "x"})
+    monkeypatch.setattr(checks.Instructions, "unavailable", lambda: reason)
+    warnings = [each for each in doctor.examine() if not each.ok]
+    [told] = [each for each in warnings if reason in each.state + each.advice]
+    assert told.topic == "hardware counters"
+    assert "so the metric cycles cannot be measured" in told.state

@@ -78,6 +78,8 @@ def test_the_statistics_of_a_process_are_read_from_outside(
     run_heapfit: Heapfit, pid: str, program: Path
 ) -> None:
     found = json.loads(run_heapfit("ctl", pid, "stats", "--json").stdout)
+    assert "size classes, heaps and nodes" in run_heapfit("ctl", pid).stdout
+    assert "refills" in run_heapfit("ctl", pid, "stats", "--all").stdout
     total = found["stats"]["total"]
     assert found["command"] == [str(program)]
     assert found["stats"]["pid"] == int(pid)
@@ -141,6 +143,7 @@ def test_a_process_without_control_is_told_the_line_to_start_with(
     "words",
     [
         ["ctl", "PID"],
+        ["ctl", "PID", "stats", "--all"],
         ["ctl", "PID", "options"],
         ["ctl", "PID", "ledger"],
         ["export", "--json", "--ledger", "PID"],

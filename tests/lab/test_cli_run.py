@@ -121,7 +121,9 @@ def test_the_options_are_listed_with_what_they_do(run_heapfit: Heapfit) -> None:
     assert options.keys() == {name for name, each in OPTIONS.items() if each.variant is None}
     assert options["decay_ms"]["default"] == "500"
     assert "given back to the kernel" in options["decay_ms"]["meaning"]
-    assert "decay_ms" in run_heapfit("allocators", "show", "heapfit").stdout
+    narrow = run_heapfit("allocators", "show", "heapfit", environment={"COLUMNS": "40"})
+    for name, option in options.items():
+        assert f"{name}, default {option['default']}" in narrow.stdout.splitlines()
     assert json.loads(run_heapfit("allocators", "show", "glibc", "--json").stdout)["options"] == []
 
 

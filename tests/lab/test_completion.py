@@ -60,8 +60,8 @@ def test_bash_is_answered_by_lines_and_takes_an_equals_sign_for_a_word(
 def test_zsh_is_answered_by_a_command_with_what_each_option_means(
     clean_environment: dict[str, str],
 ) -> None:
-    answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit compare --tim")
-    told = '"--timeout":"Give up a trial after this many seconds."'
+    answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit compare --see")
+    told = '"--seed":"Seed of the random order of trials."'
     assert answer == f"_arguments '*: :(({told}))'\n"
     answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit report ")
     assert answer == "_files\n"
@@ -70,10 +70,10 @@ def test_zsh_is_answered_by_a_command_with_what_each_option_means(
 def test_fish_is_told_whether_there_is_anything_and_then_what(
     clean_environment: dict[str, str],
 ) -> None:
-    words = {"_TYPER_COMPLETE_ARGS": "heapfit compare --tim"}
+    words = {"_TYPER_COMPLETE_ARGS": "heapfit compare --see"}
     is_args, get_args = ({"_TYPER_COMPLETE_FISH_ACTION": f"{each}-args"} for each in ("is", "get"))
     assert asked(clean_environment, "fish", **words, **is_args) == ("", 0)
     answer, _ = asked(clean_environment, "fish", **words, **get_args)
-    assert answer == "--timeout\tGive up a trial after this many seconds.\n"
+    assert answer == "--seed\tSeed of the random order of trials.\n"
     files = {"_TYPER_COMPLETE_ARGS": "heapfit report "}
     assert asked(clean_environment, "fish", **files, **is_args) == ("", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.host.proc import Gone, find
+from heapfit.host.proc import Gone, find, named, started_as
 from heapfit.live import Client, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import listening, why_not_listening, why_not_recording
@@ -162,3 +164,28 @@ def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
     assert f"heapfit run --control -- {Path(sys.executable).resolve()} ARGUMENTS" in told
     assert f"heapfit record --pid {process.pid}" in told
     assert "*:7631" not in told.partition("start it with")[2] + recording.partition("with:")[2]
+
+
+def test_the_name_that_a_program_was_started_by_is_kept_where_it_is_a_link(tmp_path: Path) -> None:
+    """redis-server is a link to redis-check-rdb, which by that name does something else."""
+    link = tmp_path / "the-server"
+    link.symlink_to(Path(sys.executable).resolve())
+    program = "print(flush=True); input()"
+    for title, shown in (
+        (f"{link} *:7631", f"{link} ARGUMENTS"),
+        (f"{link}", f"{link} -c {shlex.quote(program)}"),
+    ):
+        with subprocess.Popen(
+            [title, "-c", program],
+            executable=sys.executable,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            [found] = [each for each in named("the-server") if each.pid == process.pid]
+            assert started_as(found) == shown
+            many = replace(found, command=(f"{link}", *(["argument"] * 50)))
+            assert started_as(many).startswith(f"{link} argument ")
+            assert started_as(many).endswith(" argument ...")
+            process.communicate()

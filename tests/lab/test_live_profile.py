@@ -135,6 +135,7 @@ def test_a_call_site_has_room_in_a_terminal_of_any_width(
     profile_tables.show_profile(found)
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines)) <= width
+    assert "live, of objects allocated since the option sample was set" in lines[0] + lines[1]
     name = found.sites[0].name
     assert len(name) > 30
     assert any(name in line for line in lines)

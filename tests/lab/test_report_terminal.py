@@ -7,7 +7,7 @@ import io
 import pytest
 from heapfit.cli import output
 from heapfit.records import Study, TrialStatus
-from heapfit.report import Reading, terminal
+from heapfit.report import Reading, html_report, terminal
 from report_data import Faults, make_study, make_trials
 from rich.cells import cell_len
 from rich.console import Console
@@ -47,6 +47,21 @@ def test_the_change_from_the_baseline_is_one_of_means_and_says_if_it_may_be_chan
     [row] = [line for line in text.splitlines() if line.startswith("heapfit") and " ms " in line]
     assert row.split()[1:5] == ["900", "ms", "~+7", "%"]  # the better median, and the worse mean
     assert "~ no difference from glibc is shown" in text
+
+
+def test_an_interval_too_wide_to_be_read_is_told_in_words_and_stays_in_the_page() -> None:
+    reading = reading_of({"glibc": [1.0] * 6, "wild": [0.5, 20.0, 0.4, 25.0, 0.6, 30.0]})
+    [row] = [line for line in shown(reading).splitlines() if line.startswith("wild")]
+    assert "~ cannot be told" in row
+    [verdict] = [each for each in reading.summary.verdicts if each.metric == "wall_s"]
+    assert f"{verdict.turned().estimate:.3f}" in html_report.page(reading)
+
+
+def test_where_medians_and_the_change_disagree_the_change_is_to_be_trusted() -> None:
+    said = "Where medians say otherwise, trust the change"
+    disagree = {"glibc": [1.0] * 9, "other": [0.9] * 7 + [2.0] * 2}
+    assert said in shown(reading_of(disagree))
+    assert said not in shown(reading_of({"glibc": [1.0] * 9, "other": [0.9] * 9}))
 
 
 def test_names_and_commands_cannot_act_on_the_terminal() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -376,7 +377,23 @@ def test_what_cannot_be_read_is_said(run_heapfit: Heapfit) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
         assert f"there is no process {ended.pid}" in run_heapfit("why", str(ended.pid)).stderr
-    assert "is not a process ID" in run_heapfit("why", "nginx").stderr
+    assert "is not a process ID" in run_heapfit("why", "no-such-program").stderr
+
+
+def test_a_process_may_be_given_by_a_name_that_no_other_has(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    sleeper = tmp_path / f"sleeper-of-{os.getpid()}"
+    sleeper.symlink_to(str(shutil.which("sleep")))
+    with subprocess.Popen([sleeper, "600"]) as first:
+        found = json.loads(run_heapfit("why", sleeper.name, "--json").stdout)
+        assert found["pid"] == first.pid
+        with subprocess.Popen([sleeper, "600"]) as second:
+            said = run_heapfit("why", sleeper.name).stderr
+            assert f"2 processes are named {sleeper.name!r}" in said
+            assert f"({first.pid}, {second.pid})" in said
+            second.kill()
+        first.kill()
 
 
 @pytest.mark.full  # pid 1 may be one's own in a container

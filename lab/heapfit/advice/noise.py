@@ -24,6 +24,8 @@ from heapfit.statistics.verdict import (
 # A gain that anybody would deploy an allocator for. An interval that has both this and no change in
 # it says nothing.
 WORTH = 0.05
+# An interval of a ratio that reaches further than this factor to either side tells nobody anything.
+_MOST_REACH = 4.0
 
 
 def is_untold(readings: Readings, metric: Metric, verdict: Verdict | None) -> bool:
@@ -41,6 +43,12 @@ def is_untold(readings: Readings, metric: Metric, verdict: Verdict | None) -> bo
 def reach(verdict: Verdict) -> float:
     """How far the interval of a ratio reaches to either side, in parts of one."""
     return math.sqrt((verdict.high or math.inf) / (verdict.low or 1.0)) - 1
+
+
+def is_vague(verdict: Verdict) -> bool:
+    """Whether nothing is shown, and the interval is too wide to be read."""
+    is_known = verdict.subject == "ratio" and verdict.low is not None and not verdict.shown
+    return is_known and (not verdict.low or reach(verdict) + 1 > _MOST_REACH)
 
 
 def blocks_to_show(readings: Readings, metric: str, name: str) -> int | None:

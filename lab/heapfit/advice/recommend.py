@@ -30,12 +30,14 @@ from heapfit.advice.words import (
     Known,
     by_processor_time,
     disputed,
+    fixed_cost,
     other_winners,
     reasons,
+    telling_words,
     untold_words,
 )
 from heapfit.findings import Advice, SettingWinner, Standing
-from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, TOO_SMALL, WALL
+from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, RESIDENT_PEAK, SMALL_PEAK, TOO_SMALL, WALL
 from heapfit.records import SIGNIFICANT, Metric, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
@@ -84,7 +86,9 @@ class Contest:
         return any(self.better(first, second) for first in names for second in names)
 
 
-def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
+def recommend(
+    readings: Readings, weights: Mapping[str, float], earlier: Sequence[Trial] = ()
+) -> Advice:
     """Return the ranking of the allocators under `weights` for time, memory and fragmentation.
 
     An allocator's score is the weighted geometric mean of its costs; each cost is the geometric
@@ -92,7 +96,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     best. Empty weights: all goals weigh the same. A goal in which all are shown to be within too
     little to matter has no part in the score.
 
-    In a study of one option's values under one allocator, these are ranked.
+    In a study of one option's values under one allocator, these are ranked. Who fails is judged by
+    the trials of `earlier` studies as well.
 
     References: in `costs.py`. Raises ValueError for an
     unknown goal or a negative weight.
@@ -113,7 +118,7 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
             f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
-    failing = failing_words(readings)
+    failing = failing_words(readings, earlier)
     every = [allocator.name for allocator in readings.study.allocators]
     costs = replace(costs, kept=[place for place in costs.kept if every[place] not in failing])
     if len(costs.kept) < 2:
@@ -143,11 +148,8 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
     disputes = _disputes(readings, weighed, contest, names, recommended)
     if disputes:
         recommended = None
-    stays = recommended in (None, study.baseline)
-    untold = [
-        said for goal in weighed if stays and (said := _untold(readings, goal, contest, names))
-    ]
-    known = [of_goal for _, of_goal in contest.goals]
+    stays = recommended in (None, study.baseline) and not disputes
+    untold = _untold(readings, weighed, contest, names) if stays else []
     return Advice(
         weights=counted,
         metrics=metrics,
@@ -159,11 +161,18 @@ def recommend(readings: Readings, weights: Mapping[str, float]) -> Advice:
         told=any(each.told for _, known in contest.goals for each in known.values()),
         untold=untold,
         scores=on_scores,
-        reasons=disputed(disputes)
+        reasons=disputed(study, disputes)
         if disputes
         else reasons(
-            study, weighed, standings, recommended, known, contest.score, untold=bool(untold)
+            study,
+            weighed,
+            standings,
+            recommended,
+            [known for _, known in contest.goals],
+            contest.score,
+            untold=bool(untold),
         ),
+        small=_small(contest, standings),
         basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
         by_setting=winners,
         notes=[
@@ -317,22 +326,34 @@ def _disputes(
     return found
 
 
-def _untold(readings: Readings, goal: Goal, contest: Contest, names: Sequence[str]) -> str | None:
-    """What the intervals of a goal leave open beside the baseline, and what would tell; None: a
-    gain of `WORTH` would have been shown."""
+def _untold(
+    readings: Readings, weighed: Sequence[Goal], contest: Contest, names: Sequence[str]
+) -> list[str]:
+    """What the intervals of each goal leave open beside the baseline, and at last what would tell;
+    empty: a gain of `WORTH` would have been shown in all of them."""
     study = readings.study
-    known = next(each for metric, each in contest.goals if metric is goal.metric)
-    beside = {name: known.get((name, study.baseline)) for name in names if name != study.baseline}
-    open_ones = {
-        name: each
-        for name, each in beside.items()
-        if each is not None and noise.is_untold(readings, goal.metric, each)
-    }
-    if not open_ones:
-        return None
-    needed = [noise.blocks_to_show(readings, goal.metric.name, name) for name in open_ones]
+    said: list[str] = []
+    needed: list[int | None] = []
+    for goal, (_, known) in zip(weighed, contest.goals, strict=True):
+        beside = [known.get((name, study.baseline)) for name in names if name != study.baseline]
+        untold = [e for e in beside if e and noise.is_untold(readings, goal.metric, e)]
+        if untold:
+            said.append(untold_words(study, goal, untold, is_first=not said))
+            metric = goal.metric.name
+            needed += [noise.blocks_to_show(readings, metric, each.first) for each in untold]
+    if not said:
+        return []
     blocks = None if None in needed else max(each for each in needed if each)
-    return untold_words(study, goal, list(open_ones.values()), blocks)
+    return [*said[:-1], f"{said[-1]} {telling_words(blocks)}"]
+
+
+def _small(contest: Contest, standings: Sequence[Standing]) -> str:
+    """What is to be said of a difference in memory between small heaps; empty: there is none."""
+    for metric, known in contest.goals:
+        if metric.name == RESIDENT_PEAK and any(each.counts for each in known.values()):
+            largest = max(each.metrics[metric.name] for each in standings)
+            return fixed_cost(largest) if largest < SMALL_PEAK else ""
+    return ""
 
 
 def _standings(
@@ -377,17 +398,19 @@ def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
     return [f"{said}: {', '.join(names)}."] if names else []
 
 
-def failing_words(readings: Readings) -> dict[str, str]:
-    """Return who fails more often than the baseline, each with a sentence that says so.
+def failing_words(readings: Readings, earlier: Sequence[Trial] = ()) -> dict[str, str]:
+    """Return who fails more often than the baseline, each with a sentence that says so, of these
+    trials and those of `earlier` studies.
 
     Nobody is to deploy what fails, however good the trials that are left.
     """
-    failed = failed_trials(readings.trials)
+    trials_of_all = [*earlier, *readings.trials]
+    failed = failed_trials(trials_of_all)
     accepted = len(failed.get(readings.study.baseline, []))
     return {
         name: f"{name} is left out: {_trials_failed(len(trials))}, "
         + (f"and {accepted} of the baseline." if accepted else "and none of the baseline.")
-        for name, trials in failing(readings.trials, readings.study.baseline).items()
+        for name, trials in failing(trials_of_all, readings.study.baseline).items()
     }
 
 

@@ -9,10 +9,13 @@ from heapfit.advice import noise
 from heapfit.advice.goals import Goal
 from heapfit.findings import SettingWinner, Standing
 from heapfit.records import Study, Verdict
-from heapfit.text import join_words, percent
+from heapfit.text import join_words, percent, size
 
 # The verdicts of a metric by pair, each either way round.
 Known = Mapping[tuple[str, str], Verdict]
+
+# More allocators than these are counted, not named.
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -25,42 +28,76 @@ class Dispute:
     ahead: list[str]  # the goals in which the latter is better
 
 
-def disputed(disputes: Sequence[Dispute]) -> str:
+def disputed(study: Study, disputes: Sequence[Dispute]) -> str:
     """Return why nothing is recommended although something is shown to differ."""
     first = disputes[0]
     chosen = first.verdict.second
-    rivals = join_words([each.verdict.first for each in disputes])
-    against = join_words([_less_time(each) for each in disputes])
+    rivals = _some([each.verdict.first for each in disputes], len(study.allocators) - 1)
     ahead = list(dict.fromkeys(name for each in disputes for name in each.ahead))
     but = f", and {chosen} is better in {join_words(ahead)}" if ahead else ""
     return (
-        f"{first.time} cannot tell {rivals} from {chosen}, but {against}{but}. Choose by what "
-        "matters more to you, or measure again on a quieter machine."
+        f"{first.time} cannot tell {rivals} from {chosen}, but {_less_time(disputes)}{but}. Choose "
+        "by what matters more to you, or measure again on a quieter machine."
     )
 
 
-def _less_time(dispute: Dispute) -> str:
-    verdict = dispute.verdict
-    less = percent(1 - verdict.estimate) if verdict.subject == "ratio" else "significantly"
-    return f"{verdict.first} takes {less} less {dispute.label.lower()}"
+def _less_time(disputes: Sequence[Dispute]) -> str:
+    verdicts = [each.verdict for each in disputes]
+    labels = {each.label.lower() for each in disputes}
+    if len(disputes) > 1 and len(labels) == 1 and all(e.subject == "ratio" for e in verdicts):
+        return f"they take {_range([1 - each.estimate for each in verdicts])} less {labels.pop()}"
+    said = []
+    for verdict, each in zip(verdicts, disputes, strict=True):
+        less = percent(1 - verdict.estimate) if verdict.subject == "ratio" else "significantly"
+        said.append(f"{verdict.first} takes {less} less {each.label.lower()}")
+    return join_words(said)
 
 
-def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], blocks: int | None) -> str:
-    """Return that a goal says nothing of some, and how many `blocks` would (None: no number that
-    anybody would run)."""
-    names = join_words([each.first for each in verdicts])
-    most = max(noise.reach(each) for each in verdicts)
-    said = (
-        f"Whether {names} {'differs' if len(verdicts) == 1 else 'differ'} from {study.baseline} in "
-        f"{goal.metric.label.lower()} cannot be told: the interval reaches {percent(most)} to "
-        "either side."
-    )
-    quiet = "a quieter machine or more work in each run"
+def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool) -> str:
+    """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
+    names = _some([each.first for each in verdicts], len(study.allocators) - 1)
+    verb = "differs" if len(verdicts) == 1 or names.startswith("any of") else "differ"
+    label = goal.metric.label.lower()
+    said = f"Whether {names} {verb} from {study.baseline} in {label} cannot be told"
+    if any(map(noise.is_vague, verdicts)):
+        return f"{said}: the runs vary too much." if is_first else f"Nor can it in {label}."
+    low, high = min(e.low or 0.0 for e in verdicts), max(e.high or 0.0 for e in verdicts)
+    change = f"{_signed(low - 1)} to {_signed(high - 1)}"
+    if not is_first:
+        return f"In {label} it may be {change} for {names}."
+    return f"{said}: the true change may be anywhere from {change}."
+
+
+def telling_words(blocks: int | None) -> str:
+    """Return what would tell: so many `blocks`, or no number that anybody would run (None)."""
     if blocks is None:
-        return f"{said} Only {quiet} would tell."
+        return "Only a quieter machine or more work in each run would tell."
     return (
-        f"{said} About {blocks} replicates (--replicates {blocks}) would show a difference of "
-        f"{percent(noise.WORTH)}; {quiet} would need fewer."
+        f"--replicates {blocks} would show {percent(noise.WORTH)}; a quieter machine needs fewer."
+    )
+
+
+def _some(names: Sequence[str], of: int, every: str = "any") -> str:
+    """Name some of so many others; where there are many, say how many."""
+    if len(names) <= _MOST_NAMED:
+        return join_words(names)
+    return f"{every if len(names) == of else len(names)} of the {of}"
+
+
+def _signed(share: float) -> str:
+    return f"{'+' if share > 0 else ''}{percent(share)}"
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = percent(min(shares)), percent(max(shares))
+    return low if low == high else f"{low} to {high}"
+
+
+def fixed_cost(largest: float) -> str:
+    """Return what a difference in memory is where no peak is above `largest`."""
+    return (
+        f"The heaps are small (peak memory at most {size(largest)}): a difference in memory is a "
+        "fixed cost per process, and does not grow with the heap."
     )
 
 
@@ -80,12 +117,13 @@ def reasons(
     known: Sequence[Known],
     score: Known,
     *,
-    untold: bool,
+    untold: bool = False,
 ) -> str:
     """Return two sentences: who leads and by how much, and what that costs elsewhere; none where
     nothing is shown and what is `untold` says the rest.
 
-    `known` are the verdicts on the goals' metrics, `score` those on the scores.
+    `known` are the verdicts on the goals' metrics, `score` those on the scores. Who cannot be told
+    from the baseline is left out where sentences on what is `untold` follow.
     """
     verdicts = [each for of_goal in known for each in of_goal.values()]
     if all(each.p is None for each in verdicts):
@@ -98,20 +136,33 @@ def reasons(
     if len(standings) < len(study.allocators):
         one, several = f"{one} that takes part", f"{several} that take part"
     if recommended is None:
-        return _undecided(several, standings, verdicts, untold=untold)
-    price = _trade_off(one, wanted, standings, known)
+        weighed = _under_weights(wanted)
+        return _undecided(several, standings, verdicts, weighed, untold=untold)
+    price, costs_something = _trade_off(one, wanted, standings, known)
     if recommended == study.baseline and any(s.tied_with_best for s in standings[1:]):
-        return f"{_kept(one, wanted, standings, known)} {price}"
-    return f"{_lead(study, wanted, standings, known, score)} {price}"
+        kept = _kept(one, wanted, standings, known, untold=untold)
+        return f"{kept} {price}" if costs_something else kept
+    lead = _lead(study, wanted, standings, known, score)
+    return f"{lead} {price}" if costs_something or len(wanted) > 1 else lead
+
+
+def _under_weights(wanted: Sequence[Goal]) -> str:
+    """What a cost depends on; of a single goal, nothing."""
+    return " under these weights" if len(wanted) > 1 else ""
 
 
 def _undecided(
-    several: str, standings: Sequence[Standing], verdicts: Sequence[Verdict], *, untold: bool
+    several: str,
+    standings: Sequence[Standing],
+    verdicts: Sequence[Verdict],
+    weighed: str,
+    *,
+    untold: bool,
 ) -> str:
     if any(each.counts for each in verdicts):
         return (
-            f"Some {several} are better in one respect and worse in another, and under these "
-            "weights no significant difference remains. Choose by what matters more to you."
+            f"Some {several} are better in one respect and worse in another, and no significant "
+            f"difference remains{weighed}. Choose by what matters more to you."
         )
     shown = [each for each in verdicts if each.shown]
     if shown:
@@ -120,13 +171,22 @@ def _undecided(
             f"What difference there is {size} too small to notice. Keep what you have, or measure "
             "a longer run."
         )
-    return "" if untold else f"{_no_difference(several, standings)} Keep what you have."
+    if untold:
+        return ""
+    return f"{_no_difference(several, standings, weighed)} Keep what you have."
 
 
 def _kept(
-    one: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
+    one: str,
+    wanted: Sequence[Goal],
+    standings: Sequence[Standing],
+    known: Sequence[Known],
+    *,
+    untold: bool,
 ) -> str:
     kept = standings[0].allocator
+    if untold:
+        return f"No {one} is shown to be better."
     return f"No {one} is shown to be better than {kept}, which {_beside(wanted, standings, known)}."
 
 
@@ -147,17 +207,18 @@ def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequen
             near.append(name)
         else:
             alike.append(name)
-    said = [f"cannot be told apart from {join_words(alike)}"] if alike else []
+    others = len(standings) - 1
+    said = [f"cannot be told apart from {_some(alike, others)}"] if alike else []
     if near:
         goals = _differing(best, near, wanted, known)
-        said.append(f"differs from {join_words(near)} by too little to notice in {goals}")
+        said.append(f"differs from {_some(near, others)} by too little to notice in {goals}")
     if unclear:
         goals = _differing(best, unclear, wanted, known)
         said.append(
-            f"differs from {join_words(unclear)} by perhaps too little to notice in {goals}"
+            f"differs from {_some(unclear, others)} by perhaps too little to notice in {goals}"
         )
     if other:
-        said.append(f"is better than {join_words(other)} in one respect and worse in another")
+        said.append(f"is better than {_some(other, others)} in one respect and worse in another")
     return ", and ".join(said)
 
 
@@ -188,11 +249,11 @@ def _setting(at: dict[str, str]) -> str:
     return ", ".join(f"{factor} {level}" for factor, level in at.items())
 
 
-def _no_difference(several: str, standings: Sequence[Standing]) -> str:
+def _no_difference(several: str, standings: Sequence[Standing], weighed: str) -> str:
     last = standings[-1]
     return (
-        f"There is no significant difference between the {several} under these weights: from the "
-        f"lowest cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
+        f"There is no significant difference between the {several}{weighed}: from the lowest "
+        f"cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
         f"{percent(last.score / standings[0].score - 1)}, which may be chance."
     )
 
@@ -205,53 +266,70 @@ def _lead(
     score: Known,
 ) -> str:
     best = standings[0]
-    against = _reference(study, standings)
+    name = best.allocator
     beside = _beside(wanted, standings, known)
-    though = f", though it {beside}" if beside else ""
-    if against is not None and not _is_shown(score, best.allocator, against.allocator):
+    worse = _reference(study, standings)
+    if worse and not all(_is_shown(score, name, each.allocator) for each in worse):
         # A lower score that may be chance is no reason: what is shown of single goals is.
-        ahead = join_words(_ahead(wanted, known, best.allocator, against.allocator))
-        return (
-            f"{best.allocator} is shown to be better than {against.allocator} in {ahead}{though}."
-        )
+        though = f", though it {beside}" if beside else ""
+        return f"{name} needs {_ahead(wanted, known, name, worse)}{though}."
+    others = [each.allocator for each in worse]
+    names = _some(others, len(standings) - 1, "all")
+    more = _more(best, worse, score)
+    if len(wanted) == 1 and more:
+        verb = "needs" if len(others) == 1 else "need"
+        lead = f"{names} {verb} {more} more {wanted[0].name} than {name}."
+        return f"{lead} {name} {beside}." if beside else lead
     is_cheapest = best.score == min(standing.score for standing in standings)
-    lead = f"{best.allocator} " + (
-        "costs least under these weights" if is_cheapest else "is ahead in what is shown to differ"
-    )
-    lead += though
-    if against is None or against.score <= best.score:
-        return lead + "."
-    weighed = score.get((against.allocator, best.allocator))
-    ratio = weighed.estimate if weighed else against.score / best.score
-    together = f", {join_words([e.name for e in wanted])} taken together" if len(wanted) > 1 else ""
-    return f"{lead}: {against.allocator} costs {percent(ratio - 1)} more{together}."
+    least = f"costs least{_under_weights(wanted)}"
+    lead = f"{name} {least if is_cheapest else 'is ahead in what is shown to differ'}"
+    lead += f", though it {beside}" if beside else ""
+    if not more:
+        return f"{lead}."
+    verb = "costs" if len(others) == 1 else "cost"
+    together = f"{join_words([each.name for each in wanted])} taken together"
+    return f"{lead}: {names} {verb} {more} more, {together}."
+
+
+def _more(best: Standing, worse: Sequence[Standing], score: Known) -> str:
+    """By how much each of `worse` costs more than the best; empty: not all do."""
+    if not worse or any(each.score <= best.score for each in worse):
+        return ""
+    weighed = [(score.get((each.allocator, best.allocator)), each) for each in worse]
+    return _range([(e.estimate if e else each.score / best.score) - 1 for e, each in weighed])
 
 
 def _is_shown(known: Known, first: str, second: str) -> bool:
     return (first, second) in known and known[first, second].shown
 
 
-def _ahead(wanted: Sequence[Goal], known: Sequence[Known], best: str, other: str) -> list[str]:
-    """Return the goals in which `best` is shown to be better than `other`."""
-    found = []
+def _ahead(
+    wanted: Sequence[Goal], known: Sequence[Known], best: str, others: Sequence[Standing]
+) -> str:
+    """Return of each goal than whom `best` is shown to need less of it, as an object."""
+    found: dict[str, list[str]] = {}  # goals, by whom
     for goal, of_goal in zip(wanted, known, strict=True):
-        verdict = of_goal.get((best, other))
-        if verdict and verdict.counts and (verdict.beyond < 0) == (goal.metric.better == "lower"):
-            found.append(goal.name)
-    return found
+        names = []
+        for verdict in (of_goal.get((best, each.allocator)) for each in others):
+            is_less = verdict and (verdict.beyond < 0) == (goal.metric.better == "lower")
+            if verdict and verdict.counts and is_less:
+                names.append(verdict.second)
+        if names:
+            found.setdefault(_some(names, len(others)), []).append(goal.name)
+    return join_words([f"less {join_words(goals)} than {who}" for who, goals in found.items()])
 
 
-def _reference(study: Study, standings: Sequence[Standing]) -> Standing | None:
-    """Whom to name for comparison: the baseline if it is worse, else the first that is."""
+def _reference(study: Study, standings: Sequence[Standing]) -> list[Standing]:
+    """Whom to name for comparison: the baseline if it is worse, else all that are."""
     worse = [standing for standing in standings if not standing.tied_with_best]
-    baseline = [standing for standing in worse if standing.allocator == study.baseline]
-    return next(iter([*baseline, *worse]), None)
+    return [each for each in worse if each.allocator == study.baseline] or worse
 
 
 def _trade_off(
     one: str, wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]
-) -> str:
-    """What the leader gives up in each goal to the best of those that are shown to be better."""
+) -> tuple[str, bool]:
+    """What the leader gives up in each goal to the best of those that are shown to be better, and
+    whether it gives up anything, be it too little to matter."""
     leader = standings[0].allocator
     given = []
     little = False  # whether somebody is better, by what may be too little to matter
@@ -269,8 +347,8 @@ def _trade_off(
     if not given:
         names = join_words([goal.name for goal in wanted]).replace(" and ", " or ")
         enough = "shown to be better by enough to matter" if little else "significantly better"
-        return f"No other {one} is {enough} in {names}."
-    return f"The price, against the best in each, is {join_words(given)}."
+        return f"No other {one} is {enough} in {names}.", little
+    return f"The price, against the best in each, is {join_words(given)}.", True
 
 
 def _price(goal: Goal, verdict: Verdict) -> str:

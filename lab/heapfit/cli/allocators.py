@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from rich.padding import Padding
 from rich.text import Text
 
 from heapfit import catalogue
@@ -16,6 +17,9 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_facts, print_json, results, say, table
 from heapfit.errors import HeapfitError
 from heapfit.records import Allocator, InstalledAllocator
+
+# Columns: with less beside an option's name, what it means is below that.
+_LEAST_ROOM = 30
 
 app = new_app(cls=Group, epilog="Example:  heapfit allocators install jemalloc mimalloc")
 
@@ -122,11 +126,23 @@ def show(
         }
     )
     if options:
-        rows = table(*options[0])
-        for option in options:
-            rows.add_row(*option.values())
         results.print()
+        _show_options([list(each.values()) for each in options], list(options[0]))
+
+
+def _show_options(options: list[list[str]], columns: list[str]) -> None:
+    """Print each option with its default and meaning: in columns, or below each other where the
+    meaning would have no room beside."""
+    *others, _ = zip(*options, strict=True)
+    if results.width - sum(max(map(len, each)) for each in others) >= _LEAST_ROOM:
+        rows = table(*columns)
+        for option in options:
+            rows.add_row(*option)
         results.print(rows)
+        return
+    for name, default, meaning in options:
+        results.print(f"{name}, default {default}", style="bold")
+        results.print(Padding(Text(meaning), (0, 0, 0, 2)))
 
 
 def _described(entry: Allocator, installed: InstalledAllocator | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +27,18 @@ def show(
     as_json: bool,
     beside: Callable[[Reading], dict[str, Any]] | None = None,
     anew: bool = False,
+    weights: Mapping[str, float] | None = None,
 ) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path.
 
     What is found `beside` it is part of the JSON. A page that is current is left, but for `anew`.
+    `weights` replace those of the study.
     """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
     from heapfit.report import PAGE_FILE, is_current, json_report, read, terminal, write_reading
 
-    reading = read(folder)
+    reading = read(folder, weights)
     _say_how_far(folder, [reading.summary], 1)
     more = beside(reading) if beside else {}
     if as_json and more:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
-from heapfit.errors import UsageError
+from heapfit.errors import UsageError, unknown
+from heapfit.host.proc import named
+from heapfit.records import Weighed, WorkloadRun
 
 _NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
@@ -64,7 +66,21 @@ Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="The allocator that the others are compared with.")
 ]
 Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", help="Give up a trial after this many seconds.")
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Give up a trial after this many seconds. Default: that of the workload, or "
+        f"{WorkloadRun.model_fields['timeout_s'].default:g}.",
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="time=1,memory=2",
+        help="What counts how much in the recommendation: time, memory, fragmentation. "
+        "Default: each 1.",
+    ),
 ]
 OutputCheck = Annotated[
     str | None,
@@ -112,6 +128,24 @@ def share(text: str, option: str) -> float:
     return value
 
 
+def weights(text: str) -> dict[str, float]:
+    """Return what `NAME=NUMBER,...` says that each goal weighs.
+
+    >>> weights("time=1, memory=2.5")
+    {'time': 1.0, 'memory': 2.5}
+    """
+    found = {}
+    for name, _, number in (each.partition("=") for each in split_list(text)):
+        if name.strip() not in get_args(Weighed):
+            raise unknown("weight", name.strip(), get_args(Weighed))
+        if not _NUMBER.fullmatch(number.strip()):
+            raise UsageError(f"--weights takes time=1,memory=2, not {text!r}")
+        found[name.strip()] = float(number)
+    if not any(found.values()):
+        raise UsageError("--weights needs a weight above 0, such as time=1,memory=2")
+    return found
+
+
 def time_ns(text: str, option: str) -> int:
     """Return a time in nanoseconds; UsageError names `option`.
 
@@ -141,7 +175,8 @@ def time_span(text: str, option: str) -> float:
 def process_number(
     word: str, where: str = "heapfit top shows the processes that can be watched"
 ) -> int:
-    """Return the number of a process; UsageError says where to find it.
+    """Return the number of a process, which may be given by a name that no other has; UsageError
+    says where to find it.
 
     >>> process_number("4711")
     4711
@@ -149,9 +184,17 @@ def process_number(
     several = word.split()
     if len(several) > 1 and all(each.isdecimal() for each in several):
         raise UsageError(f"{len(several)} processes ({', '.join(several)}); name one of them")
-    if not word.isdecimal() or not 0 < int(word) <= _PID_MAX:
-        raise UsageError(f"{word!r} is not a process ID; {where}")
-    return int(word)
+    if word.isdecimal() and 0 < int(word) <= _PID_MAX:
+        return int(word)
+    numbers = [] if word.isdecimal() else [each.pid for each in named(word)]
+    if len(numbers) > 1:
+        listed = ", ".join(map(str, numbers))
+        raise UsageError(f"{len(numbers)} processes are named {word!r} ({listed}); name one by ID")
+    if not numbers:
+        raise UsageError(
+            f"{word!r} is not a process ID, nor the name of a running process; {where}"
+        )
+    return numbers[0]
 
 
 def program_of(context: typer.Context, example: str) -> list[str]:

@@ -32,10 +32,12 @@ from heapfit.cli.arguments import (
     Subject,
     Timeout,
     Warmups,
+    Weights,
     command_line,
     share,
     split_numbers,
     time_span,
+    weights,
 )
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import FailIf, Github, Junit, Markdown
@@ -113,6 +115,7 @@ def compare(
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="The metric that decides.")
     ] = None,
+    weighed: Weights = None,
     timeout: Timeout = None,
     seed: Seed = DEFAULT_SEED,
     output: OutputCheck = None,
@@ -164,6 +167,7 @@ def compare(
         primary_metric=metric,
         factors=factors,
         measured=[each.metric for each in conditions],
+        weights=weights(weighed) if weighed is not None else None,
         reproduce=lambda study: _command_line(study, named, context),
     )
     gate = gates.Gate(conditions, study) if conditions else None
@@ -340,6 +344,7 @@ def _command_line(study: Study, named: list[str], context: typer.Context) -> str
         seed=study.seed,
         timeout=f"{study.timeout_s:.12g}",
         metric=study.primary_metric,
+        weights=given["weighed"],
         output=given["output"],
         out=given["out"],
         on=given["on"],

@@ -57,8 +57,8 @@ def ctl(
         str | None,
         typer.Argument(
             metavar="PID",
-            help="A process with control:on (default: the only one), or for record, one that "
-            "heapfit record started.",
+            help="A process with control:on, by ID or name (default: the only one), or for record, "
+            "one that heapfit record started.",
         ),
     ] = None,
     action: Annotated[
@@ -83,6 +83,9 @@ def ctl(
             "--folded", metavar="FILE", help="Write the profile as folded stacks, one per line."
         ),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="With stats, also show size classes, heaps and nodes.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Ask a running process for its heap's figures and options, and steer it.
@@ -99,6 +102,8 @@ def ctl(
     _check(named, action, given)
     if (pprof or folded) and action != _PROFILE:
         raise UsageError("--pprof and --folded are for profile: heapfit ctl PID profile")
+    if every and action != "stats":
+        raise UsageError("--all is for stats: heapfit ctl PID stats --all")
     if as_json and _STDOUT in (pprof, folded):
         raise UsageError("--json and a profile cannot both go to stdout; name a file instead of -")
     plain: Any
@@ -110,7 +115,7 @@ def ctl(
         if action == _PROFILE:
             plain, told = _profile(client, pprof, folded)
         else:
-            plain, told = _ask(client, action, given)
+            plain, told = _ask(client, action, given, every)
     if as_json:
         print_json(plain)
     elif isinstance(told, str):
@@ -160,12 +165,14 @@ def _check(named: str | None, action: str, words: list[str]) -> None:
         raise UsageError(f"{action} takes nothing more, not {words[0]!r}")
 
 
-def _ask(client: Client, action: str, words: list[str]) -> tuple[Any, str | Callable[[], None]]:
+def _ask(
+    client: Client, action: str, words: list[str], every: bool
+) -> tuple[Any, str | Callable[[], None]]:
     """Do it; return what came of it as plain data, and for people as text or as what prints it."""
     match action:
         case "stats":
             snapshot = take(client)
-            return described(snapshot), partial(show_snapshot, snapshot, None)
+            return described(snapshot), partial(show_snapshot, snapshot, None, every)
         case "ledger":
             return _ledger(client)
         case "options":

@@ -20,14 +20,20 @@ _MOST_ROWS = 24
 _WIDE = 1000  # columns, more than any of these tables needs
 
 
-def show_snapshot(snapshot: Snapshot, rates: Rates | None) -> None:
-    """Print everything that is known of a process; without rates what it did since its start."""
+def show_snapshot(snapshot: Snapshot, rates: Rates | None, every: bool = True) -> None:
+    """Print what is known of a process, of classes, heaps and nodes where `every` figure is asked
+    for; without rates what it did since its start."""
     results.print(_headline(snapshot), soft_wrap=True)
     activity = _pairs("activity", figures.activity(snapshot, rates))
     if rates is None:
         activity = _pairs("since the start", figures.since_start(snapshot))
     memory = _pairs("memory", figures.memory(snapshot))
     _print_beside(memory, activity, _named("in force", figures.thresholds(snapshot)))
+    if not every:
+        results.print(
+            "\n--all adds size classes, heaps and nodes; --json has every figure.", style="dim"
+        )
+        return
     for sheet in (figures.classes(snapshot), figures.heaps(snapshot, rates)):
         _print_largest(sheet)
     nodes = figures.nodes(snapshot)

@@ -32,6 +32,11 @@ def show_profile(profile: LiveProfile) -> None:
         )
         _say_what_is_missing(profile)
         return
+    total = text.size(sum(each.bytes.value for each in sites))
+    results.print(
+        f"{total} live, of objects allocated since the option sample was set. heapfit ctl PID "
+        "ledger has older objects, too."
+    )
     rows = [_numbers(each) for each in sites[:_MOST_SITES]]
     names = [visible(each.name) for each in sites[:_MOST_SITES]]
     widths = [max(map(cell_len, column)) for column in zip(_NUMBERS, *rows, strict=True)]

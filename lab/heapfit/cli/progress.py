@@ -58,6 +58,7 @@ class StudyProgress(Progress):
         self._medians: RunningMedians | None = None
         self._next_line = 0.0
         self._precision = ""  # that the last look found
+        self._limit = ""  # of the first trial, of which nobody knows yet how long it takes
         self.done = 0
         self.planned = 0
 
@@ -70,7 +71,8 @@ class StudyProgress(Progress):
     def _what(self, planned: PlannedTrial) -> str:
         """Name the trial that runs now."""
         what = f"{planned.allocator}, {describe(planned.setting)}"
-        return f"{what} (warm-up)" if planned.warmup else what
+        limit = self._limit if not self.done else ""
+        return f"{what}{' (warm-up)' if planned.warmup else ''}{limit}"
 
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Show the study's length and what an earlier run has already done."""
@@ -84,6 +86,8 @@ class StudyProgress(Progress):
             )
         elif done:
             self.console.print(f"continuing: {self.done} of {self.planned} trials are already done")
+        else:
+            self._limit = f"; given up after {study.timeout_s:g} s (--timeout)"
         self._begin(study, done)
 
     def noticed(self, sentence: str) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from heapfit.cli import answer
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, Weights, weights
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import check_folders
 from heapfit.cli.output import messages
@@ -57,12 +57,14 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="Write the same rows as Parquet, with units."),
     ] = None,
+    weighed: Weights = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the table of a study, finished or not, and write its page anew.
 
     With --csv or --parquet, only the trials are written, one row each, in base units.
     """
+    given = weights(weighed) if weighed is not None else None
     if csv is not None or parquet is not None:
         if open_page or as_json:
             raise UsageError("--csv and --parquet write trials alone; leave out --open and --json")
@@ -70,9 +72,11 @@ def report(
         _write_trials(folder, csv, parquet)
         return
     if is_series(folder):
+        if weighed is not None:
+            raise UsageError("the weights of a study of many parts are in its file: `weights`")
         page = answer.show_series(folder, as_json=as_json)
     else:
-        page = answer.show(folder, as_json=as_json, anew=True)
+        page = answer.show(folder, as_json=as_json, anew=True, weights=given)
     if open_page:
         webbrowser.open(page.absolute().as_uri())
 

@@ -26,7 +26,8 @@ def top(
         str | None,
         typer.Argument(
             metavar="PID",
-            help="Default: the only process with control:on; asks if there are several.",
+            help="A process, by ID or name. Default: the only one with control:on; asks if there "
+            "are several.",
         ),
     ] = None,
     interval: Annotated[

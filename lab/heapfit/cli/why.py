@@ -30,11 +30,13 @@ _LEAST_GROWN = 64 << 10  # bytes: to be asked takes some
 _LONGEST = 100  # of a command line
 
 
-@app.command(epilog="Example:  heapfit why 4711 --watch 60s")
+@app.command(epilog="Example:  heapfit why redis-server --watch 60s")
 def why(
     pid: Annotated[
         str | None,
-        typer.Argument(metavar="[PID]", help="A process; without it, the largest are listed."),
+        typer.Argument(
+            metavar="[PID]", help="A process, by ID or name; without it, the largest are listed."
+        ),
     ] = None,
     watch: Annotated[
         str | None,

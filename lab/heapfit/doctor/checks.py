@@ -12,6 +12,7 @@ from heapfit.errors import HeapfitError
 from heapfit.host import cgroups, machine
 from heapfit.host.machine import chosen, meminfo, read
 from heapfit.records import Record
+from heapfit.text import join_words
 from heapfit.trial import BUILTIN_METRIC_NAMES, METRIC_NAMES, find_metric, unavailable_metrics
 from heapfit.trial.perf import Instructions
 
@@ -48,8 +49,10 @@ def examine() -> list[Finding]:
     """Return every finding about this machine; takes about two seconds."""
     processor = [_cores(), _quota(), _load(), _governor(), _turbo(), _threads_per_core()]
     memory = [_available(), _huge_pages(), _swap(), _overcommit(), _address_space(), _container()]
-    kernel = [_virtualisation(), _address_randomisation(), _counters()]
-    return [*processor, *memory, *kernel, _noise(), _library(), _allocators(), *_metrics()]
+    missing = unavailable_metrics()
+    kernel = [_virtualisation(), _address_randomisation(), _counters(missing)]
+    metrics = _metrics(missing)
+    return [*processor, *memory, *kernel, _noise(), _library(), _allocators(), *metrics]
 
 
 # ----------------------------------------------------------------- processor
@@ -188,13 +191,15 @@ def _address_randomisation() -> Finding:
     )
 
 
-def _counters() -> Finding:
+def _counters(missing: dict[str, str]) -> Finding:
     reason = Instructions.unavailable()
     if reason is None:
         return Finding(topic="hardware counters", state="available")
+    without = [name for name, why in missing.items() if why == reason]
+    metrics = f", so the metric {join_words(without)} cannot be measured" if without else ""
     return Finding(
         topic="hardware counters",
-        state=f"none: {reason}",
+        state=f"none: {reason}{metrics}",
         advice="Valgrind can count instructions and misses instead, where you ask for them",
     )
 
@@ -250,10 +255,15 @@ def _allocators() -> Finding:
     )
 
 
-def _metrics() -> list[Finding]:
-    """Say of each metric how it is measured here: first the built-in ones."""
-    missing = unavailable_metrics()
-    return [_metric(name, missing) for name in METRIC_NAMES]
+def _metrics(missing: dict[str, str]) -> list[Finding]:
+    """Say of each metric how it is measured here: first the built-in ones. Those that want hardware
+    counters are named where these are."""
+    no_counters = Instructions.unavailable()
+    return [
+        _metric(name, missing)
+        for name in METRIC_NAMES
+        if no_counters is None or missing.get(name) != no_counters
+    ]
 
 
 def _metric(name: str, missing: dict[str, str]) -> Finding:

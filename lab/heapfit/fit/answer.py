@@ -183,8 +183,8 @@ class _Weighed:
         summary, study = reading.summary, reading.summary.study
         conditions = [each.forbidden() for each in setup.keep]
         self.decisions = list(verdicts.judge(conditions, reading.readings, summary))
-        self.advice = recommend(reading.readings, setup.goal.weights)
-        self.both = recommend(reading.readings, parse(BALANCE).weights)
+        self.advice = recommend(reading.readings, setup.goal.weights, earlier)
+        self.both = recommend(reading.readings, parse(BALANCE).weights, earlier)
         known = {"time": _time(study), "memory": first_of(study, PEAK_METRICS), **self.both.metrics,
                  "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
         self.of_goals = {of: _metric(summary, each) for of, each in known.items()}

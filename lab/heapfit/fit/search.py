@@ -227,9 +227,11 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     after = f"{where.name}, {study.replicates} blocks"
     readings = read_trials(study, trials)
     by_name = {each.name: each for each in state.left}
+    # A step of few trials may be one in which today's allocator is lucky.
+    earlier = trials_of(each for each in steps(where.parent) if each.name < where.name)
     out = {
         name: f"a trial of it {failed[0].status}: {failed[0].reason}"
-        for name, failed in failing(trials_of(steps(where.parent)), setup.baseline.name).items()
+        for name, failed in failing([*earlier, *trials], setup.baseline.name).items()
         if name in by_name
     }
     conditions = [each.forbidden() for each in setup.keep]
@@ -237,7 +239,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         for decision in verdicts.judge(conditions, readings, summarise(readings)):
             if decision.outcome == "failed" and decision.verdict:
                 out.setdefault(decision.verdict.first, f"{decision.condition}: {decision.why}")
-    advice = recommend(readings, setup.goal.weights)
+    advice = recommend(readings, setup.goal.weights, earlier)
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
     broken = set(out)

@@ -122,7 +122,7 @@ def largest(number: int) -> list[tuple[Process, int]]:
 
 def started_as(process: Process) -> str:
     """Return the words that started a process, as far as they are known: of one that has changed
-    its title, as servers do, the program's file is."""
+    its title, as servers do, the program is, under the name that it was started by."""
     words = process.command
     name = words[0] if words else ""
     is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
@@ -132,16 +132,40 @@ def started_as(process: Process) -> str:
         except OSError:
             return "COMMAND"
         # In a title of several words are its arguments, or something else.
-        words = (file, "ARGUMENTS") if " " in name else (file, *words[1:])
+        words = (_titled(name, file), "ARGUMENTS") if " " in name else (file, *words[1:])
     elif is_path and not name.startswith("/"):
         with suppress(OSError):
             folder = os.readlink(f"/proc/{process.pid}/cwd")
             if folder != os.getcwd():
                 words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
     command = shlex.join(words)
-    if not command.isprintable() or len(command) > _LONGEST_COMMAND:
-        command = ""
-    return command or "COMMAND"
+    if not command or not command.isprintable():
+        return "COMMAND"
+    kept = len(words)
+    while kept > 1 and len(shlex.join(words[:kept])) > _LONGEST_COMMAND:
+        kept -= 1
+    return command if kept == len(words) else f"{shlex.join(words[:kept])} ..."
+
+
+def _titled(title: str, file: str) -> str:
+    """Return the name in a title, such as redis-server, that leads to the program's `file`; else
+    that. A program may do by its name what it does: redis-server is a link to redis-check-rdb."""
+    name = title.split()[0].removesuffix(":") if title.split() else ""
+    found = name if name.startswith("/") else shutil.which(name) if name else None
+    return name if found and os.path.realpath(found) == file else file
+
+
+def named(name: str) -> list[Process]:
+    """Return the processes of this name, or started as it, in the order of their numbers; but for
+    this one."""
+    numbers = sorted(int(each.name) for each in PROC.iterdir() if each.name.isdecimal())
+    found = (find(number) for number in numbers if number != os.getpid())
+    return [each for each in found if each and name in (each.name, _started_name(each))]
+
+
+def _started_name(process: Process) -> str:
+    """Return the file name of the program in a process's command line; the kernel cuts names."""
+    return os.path.basename(process.command[0].split(" ")[0]) if process.command else ""
 
 
 # ------------------------------------------------------------------ its files

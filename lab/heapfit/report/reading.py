@@ -124,6 +124,10 @@ def _compared(
     )
 
 
-def read(folder: Path) -> Reading:
-    """Read the study in `folder`. Raises `UsageError` if it holds none."""
-    return Reading(*load(folder), looks(folder))
+def read(folder: Path, weights: Mapping[str, float] | None = None) -> Reading:
+    """Read the study in `folder`, with its own weights or these. Raises `UsageError` if it holds
+    none."""
+    study, trials = load(folder)
+    if weights is not None:
+        study = study.model_copy(update={"weights": dict(weights)})
+    return Reading(study, trials, looks(folder))

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from heapfit import catalogue, options
+from heapfit.advice.noise import is_vague
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
 from heapfit.meaning import PROCESSOR, REPLAYED_TIME
@@ -44,14 +45,21 @@ def weights_text(advice: Advice) -> str:
     return ", ".join(f"{visible(name)} {weight:g}" for name, weight in advice.weights.items())
 
 
+def is_weighed(advice: Advice) -> bool:
+    """Whether the reasons have to do with the weights of goals."""
+    return len(advice.weights) > 1 and "weights" in advice.reasons
+
+
 def one_line(advice: Advice) -> str:
     """Return the recommendation with its reasons as one paragraph."""
     return f"{headline(advice)}. {reasons_of(advice)}"
 
 
 def reasons_of(advice: Advice) -> str:
-    """Return the reasons, what cannot be told, and why processor time decides where it does."""
-    return visible(" ".join(filter(None, (advice.reasons, *advice.untold, advice.basis))))
+    """Return the reasons, what cannot be told, and why processor time decides where it does; before
+    them, that heaps are too small to compare."""
+    said = (advice.small, advice.reasons, *advice.untold, advice.basis)
+    return visible(" ".join(filter(None, said)))
 
 
 def _standing_notes(advice: Advice, standing: Standing) -> str:
@@ -107,7 +115,9 @@ def against_baseline(results: Results, advice: Advice) -> str:
         if verdict is not None:
             undecided = "" if verdict.shown else ", which may be chance"
             scale = results.scale(metric, TERMINAL_DIGITS)
-            said.append(f"{mid_sentence(metric.label)} {change(verdict, scale)}{undecided}")
+            found = f"{change(verdict, scale)}{undecided}"
+            found = "cannot be told" if is_vague(verdict) else found
+            said.append(f"{mid_sentence(metric.label)} {found}")
             opposite += _opposite(results, metric, name, verdict, scale)
     if not said:
         return ""

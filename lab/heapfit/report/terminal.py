@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heapfit.advice import failing_words
+from heapfit.advice.noise import is_vague
 from heapfit.findings import Advice, Analysis
 from heapfit.records import Metric, Setting
 from heapfit.report import papers, recommendation, series
@@ -165,6 +166,7 @@ def _column(results: Results, setting: Setting, metric: Metric, console: Console
         verdict = results.against_baseline(setting, metric, name)
         median = scale.text(estimate.median) if estimate else NO_FIGURE
         told = change(verdict, scale) if verdict else ""
+        told = " cannot be told" if verdict and is_vague(verdict) else told
         mark = UNDECIDED if results.undecided(setting, metric, name) else " "
         told = "baseline" if name == results.baseline and estimate else told
         medians[name] = Text(encodable(median, console))
@@ -191,6 +193,15 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     interval = ", with its 95 % interval" if results.has_intervals else ""
     changes = f", and the change of the mean from {baseline}{interval}"
     lines = [f"{median}{changes if results.summary.verdicts else ''}."]
+    if any(
+        results.medians_disagree(setting, metric, name)
+        for setting in results.settings
+        for metric in shown
+        for name in results.allocators
+    ):
+        lines.append(
+            "Where medians say otherwise, trust the change: it compares runs of one block."
+        )
     if any(
         results.undecided(setting, metric, name)
         for setting in results.settings
@@ -220,9 +231,14 @@ def _print_recommendation(results: Results, advice: Advice, console: Console) ->
     several = len(results.settings) > 1
     if several:
         _print_ranking(results, advice, console)
-    weights = recommendation.weights_text(advice)
-    lines = [f"Costs are ratios to the best; weights: {weights}."]
-    lines += [f"{capitalised(recommendation.UNBEATEN)}."] if several else []
+    weights = f"weights: {recommendation.weights_text(advice)}"
+    lines = []
+    if several:
+        weighed = f"; {weights}" if len(advice.weights) > 1 else ""
+        lines = [f"Costs are ratios to the best{weighed}."]
+        lines.append(f"{capitalised(recommendation.UNBEATEN)}.")
+    elif recommendation.is_weighed(advice):
+        lines = [f"{capitalised(weights)}; --weights sets others."]
     print_lines(console, [*lines, *map(visible, advice.notes)], style="dim")
 
 
