@@ -480,7 +480,7 @@ def _show(answer: Answer, files: list[Path]) -> None:
 
     if answer.today:
         results.print(answer.today)
-    rows = table(f"beside {answer.baseline}", "time", "peak memory", "mean memory")
+    rows = table(f"vs {answer.baseline}", "time", "peak memory", "mean memory")
     for each in answer.standings:
         rows.add_row(each.name, *map(interval, (each.time, each.memory, each.mean)))
     if answer.standings:

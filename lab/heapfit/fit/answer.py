@@ -280,14 +280,17 @@ def _untold_words(
             assert verdict is not None, "it would not be untold"
             lines.append(
                 f"Whether {each.name} has less {metric.label.lower()} than {setup.baseline.name} "
-                f"cannot be told: the interval of their ratio reaches "
-                f"{100 * noise.reach(verdict):.0f} % to either side."
+                f"cannot be told: the true ratio may be anywhere {_range(verdict)}."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
         if each.untold:
             words.append(treatment_word(reading.study.allocator(each.name)))
     blocks = max((each for each in needed if each), default=None)
     return [*lines, _what_it_takes(setup, where, reading, blocks, ",".join(words))]
+
+
+def _range(verdict: Verdict) -> str:
+    return f"from {verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x"
 
 
 def _what_it_takes(
