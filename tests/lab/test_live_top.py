@@ -59,7 +59,7 @@ def test_the_figures_are_on_the_screen(double: Double) -> None:
     async def look(pilot: Pilot[None]) -> None:
         await shown(pilot, str(ME), "live", "footprint", "95.0 MiB", "dirty", "16.0 MiB")
         await shown(pilot, "10/s", "20/s", "75 %", "3 of 5")  # purges, refills, hits, heaps
-        await shown(pilot, "free_page_threshold", "unlimited", "256k")
+        await shown(pilot, "free_page_threshold", "unlimited", "4m")
         await shown(pilot, "block size", "50.0k", "▁", "▇")
 
     on_screen(look)
