@@ -382,8 +382,8 @@ def _peak(profile: Profile) -> list[str]:
         return ["Nothing was live."]
     mean = peak.amount.bytes / peak.amount.objects
     sentences = [
-        f"At the peak {count(peak.amount.objects)} blocks of {size(mean)} on average were live; "
-        f"for the {size(peak.amount.bytes)} asked for, the allocator gave "
+        f"At the peak {blocks(peak.amount.objects)} of {size(mean)} on average "
+        f"{'was' if peak.amount.objects == 1 else 'were'} live; for the {size(peak.amount.bytes)} asked for, the allocator gave "
         f"{size(peak.usable_bytes)}."
     ]
     if peak.sizes:
