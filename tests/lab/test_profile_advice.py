@@ -110,6 +110,20 @@ def replaced(*most: int) -> list[Block]:
     return blocks
 
 
+def batches(number: float, kept: int = 0, blocks: int = 400) -> list[Block]:
+    """Blocks of one line that are freed whenever so many are live, but for those that are kept."""
+    made: list[Block] = []
+    live: list[Block] = []
+    for i in range(round(number * blocks)):
+        if len(live) == blocks:
+            for each in live[kept:]:
+                each.died_ns = 1000 * i - 1
+            live = []
+        live.append(Block(2000, 1000 * i, site=1))
+        made.append(live[-1])
+    return made
+
+
 def by_many(sites: int) -> Tables:
     """A leak by so many functions in turn."""
     blocks = [replace(each, site=1 + i % sites) for i, each in enumerate(lasting(4000))]
@@ -208,6 +222,9 @@ RULES = [
     ("end", None, "", held(*replaced(0, 4000, 4000, 4000))),
     ("end", None, "", held(*replaced(0, 4000, 0, 4000, 0, 2000))),
     ("end", None, "did not rise steadily", held(*replaced(9000, 9000, 9000, 10_000, 10_000))),
+    # What is built up and freed in turn, whatever the phase; beside a leak, or growing itself.
+    *(("end", None, "", held(*batches(number))) for number in (1.9, 3, 8.2, 8.7, 9, 16.6, 24.6)),
+    ("end", True, "316 KiB to 1.10 MiB in the fourth", held(*batches(20.1, kept=20))),
     (
         "end",
         True,
@@ -251,6 +268,7 @@ def test_a_gain_in_a_sample_is_set_against_its_error(
         first,
         recent_share=recent,
         held_before=[round((1 - gained) * first.amount.bytes)] * 4,
+        highest=[round((0.62 if recent == gained else 1 - gained) * first.amount.bytes)] * 8,
         late_share=0.38 if recent == gained else 1.0,
         freed_share=0.5,
         amount__bytes_error=error * first.amount.bytes,

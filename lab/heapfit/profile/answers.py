@@ -383,8 +383,8 @@ def _peak(profile: Profile) -> list[str]:
     mean = peak.amount.bytes / peak.amount.objects
     sentences = [
         f"At the peak {blocks(peak.amount.objects)} of {size(mean)} on average "
-        f"{'was' if peak.amount.objects == 1 else 'were'} live; for the {size(peak.amount.bytes)} asked for, the allocator gave "
-        f"{size(peak.usable_bytes)}."
+        f"{'was' if peak.amount.objects == 1 else 'were'} live; for the {size(peak.amount.bytes)} "
+        f"asked for, the allocator gave {size(peak.usable_bytes)}."
     ]
     if peak.sizes:
         most = max(peak.sizes, key=lambda each: each.amount.bytes)
