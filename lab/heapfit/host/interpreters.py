@@ -69,7 +69,7 @@ _INTERPRETERS = {
 
 
 # Interpreters whose scripts' lines no call chain of malloc has.
-_SCRIPTS = re.compile(r"(perl|lua|luajit|tclsh|pypy|python|ruby|php|php-fpm|php-cgi|node|nodejs)[\d.]*")
+_SCRIPTS = re.compile(r"(perl|lua(jit)?|tclsh|pypy|python|ruby|php(-fpm|-cgi)?|node(js)?)[\d.]*")
 
 
 # The variables with which each interpreter that can asks malloc for every object.

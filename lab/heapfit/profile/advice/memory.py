@@ -199,8 +199,8 @@ def peak(profile: Profile, trace: str) -> Advice:
 def _by_many(profile: Profile) -> Advice:
     if not profile.sites.recorded:
         return none(
-            "Which functions hold it is not known, since call sites were not recorded. To see them: "
-            "heapfit record -- CMD."
+            "Which functions hold it is not known, since call sites were not recorded. To see "
+            "them: heapfit record -- CMD."
         )
     growing = _growers_at_the_end(profile)
     if growing or _grow_together(growing, profile):

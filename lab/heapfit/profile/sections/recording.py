@@ -319,7 +319,7 @@ def _peak_ns(trace: Trace) -> int:
     )
     if not found:
         return 0
-    moments = [_end_of_step(trace, found[0][0]), found[1][0]]
+    moments: list[int] = [_end_of_step(trace, found[0][0]), found[1][0]]
     return max(moments, key=lambda ns: _bytes(trace, live_at(ns)))
 
 

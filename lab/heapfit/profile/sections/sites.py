@@ -105,7 +105,8 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         ),
     )
     return trace.query(
-        f"SELECT {_TOLD} AS told, min(size), max(size), {', '.join(columns)} FROM object GROUP BY told"
+        f"SELECT {_TOLD} AS told, min(size), max(size), {', '.join(columns)} FROM object "
+        "GROUP BY told"
     )
 
 
