@@ -44,6 +44,8 @@ _PART = r"\.(?:cold|part|isra|constprop|lto_priv)(?:\.\d+)*"
 _SUFFIX = re.compile(rf"(?:@+[\w.]+|{_PART}|\s*\[clone [^]]*\]|::h[0-9a-f]{{16}}$)+$")
 _ABI = re.compile(r"\[abi:\w+\]")
 _QUALIFIERS = re.compile(r"(?: const| volatile| &&?| noexcept)+$")
+_REQUIRES = re.compile(r"(?<=\)) requires .*")
+_GO_METHOD = ".(*"  # of a pointer's type: `http.(*conn).serve`
 _ANONYMOUS = "(anonymous namespace)"
 _OPERATOR = re.compile(r"\boperator(?:\(\)|<=>|<<=?|>>=?|[<>]=?|->\*?)")
 # Where the part of a name begins that may have blanks: an operator's, a lambda's.
@@ -110,9 +112,13 @@ def shortened(function: str) -> str:
     ('operator new', 'pthread_create')
     >>> shortened("<app::List<u8>>::add::<app::Item<u8>>"), shortened("<[T] as app::Own<T>>::own")
     ('app::List<…>::add::<…>', '<[T] as app::Own<…>>::own')
+    >>> shortened("<(A, B) as app::X>::y"), shortened("http.(*conn).serve")
+    ('<(A, B) as app::X>::y', 'http.(*conn).serve')
+    >>> shortened("f(int) requires C<int>")
+    'f'
     """
-    name = _ABI.sub("", _SUFFIX.sub("", function))
-    if not any(each in name for each in "<( "):
+    name = _REQUIRES.sub("", _ABI.sub("", _SUFFIX.sub("", function)))
+    if not any(each in name for each in "<( ") or _GO_METHOD in name:
         return name
     if name.startswith("<"):
         types, rest = _typed(name)
@@ -162,7 +168,7 @@ def _typed(name: str) -> tuple[str, str]:
             ends = [start - len(" as ") for start in starts[1:]]
             parts = [name[start:end] for start, end in zip(starts, [*ends, at], strict=True)]
             types = " as ".join(
-                shortened(part) if part.startswith("<") else _without_parameters(part)
+                shortened(part) if part.startswith("<") else _without_parameters(part) or part
                 for part in parts
             )
             return (types, name[at + 1 :]) if name.startswith("::", at + 1) else ("", name)

@@ -280,8 +280,10 @@ _MAIN = "main"
 _CXX_HEADERS = "/include/c++/"
 _CXX_NAMES = ("std::", "__gnu_cxx::", "operator new")
 _RUST_SOURCES = re.compile(
-    r"^/rustc?/(?:[0-9a-f]{40}|deps)/|/library/(?:alloc|core|std)/src/.*\.rs$|/hashbrown-[\d.]+/src/"
+    r"^/rustc?/(?:[0-9a-f]{40}|deps)/|/lib/rustlib/src/rust/library/|/hashbrown-[\d.]+/src/"
 )
+# Elsewhere, folders are called so in other projects, too: then names decide.
+_RUST_FOLDERS = re.compile(r"/library/(?:alloc|core|std)/src/.*\.rs$")
 _PYTHON_LIBRARY = re.compile(r"^<frozen |/python3[.\d]*/(?!(site|dist)-packages/)")
 # Their functions that allocate say less than who called them.
 _CXX_LIBRARIES = ("libstdc++.so", "libc++.so")
@@ -352,7 +354,8 @@ def _is_between(frame: Frame) -> bool:
         _CXX_HEADERS in file
         or brief(function).startswith(_CXX_NAMES)
         or passes_on(shortened(function))
-        or bool(_RUST_SOURCES.search(file) if file else is_of_rust(function))
+        or bool(_RUST_SOURCES.search(file))
+        or ((not file or bool(_RUST_FOLDERS.search(file))) and is_of_rust(function))
     )
 
 

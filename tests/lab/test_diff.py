@@ -185,6 +185,16 @@ def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Pa
     assert "is of a part of its process" in _concluded(tmp_path / "part", end={"reason": "stop"})
 
 
+def test_what_is_wrong_with_a_recording_is_told_in_whole_sentences(tmp_path: Path) -> None:
+    problems = {"lost_events": 1, "late_events": 1}
+    blocks = complete([Block(64, 10, 20)])
+    old = profile_tables.write(tmp_path / "old", Tables(blocks))
+    new = profile_tables.write(tmp_path / "new", Tables(blocks, problems=problems))
+    [said] = [each.new for each in of_recordings(old, new).changed if each.name == "problems"]
+    assert said
+    assert ". and" not in said
+
+
 def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     both = [
         tables_of(sampled(service(200), 4096, seed), tmp_path / f"{seed}.tables") for seed in (1, 2)

@@ -342,6 +342,37 @@ def test_a_block_that_is_known_well_is_in_the_peak_of_a_sample(tmp_path: Path) -
         assert profile_of(tmp_path / str(seed), tables).peak.amount.bytes > 50_000_000
 
 
+@pytest.mark.parametrize(
+    ("times", "together", "size"), [(300, 1, 200_000), (300, 10, 51_200), (5, 3, 100_000)]
+)
+def test_the_peak_of_few_blocks_in_a_sample_is_never_nothing(
+    tmp_path: Path, times: int, together: int, size: int
+) -> None:
+    """Blocks take turns, and each part of the sample is another turn's."""
+    mean, off = 1 << 19, []
+    for seed in range(12):
+        every = [Block(size, 1000 * i, 1000 * i + 900) for i in range(times)] * together
+        noted = complete(profile_tables.sampled([replace(e) for e in every], mean, seed))
+        if not noted:
+            continue
+        tables = Tables(noted, threads=NAMES, info={"sample": mean})
+        profile = profile_of(tmp_path / str(seed), tables)
+        peak = profile.peak.amount
+        assert peak.objects >= 1
+        assert peak.bytes >= size * 0.99
+        assert "The peak is uncertain" in "".join(profile.recordings[0].problems)
+        off.append((peak.bytes - together * size) / peak.bytes_error)
+    assert max(map(abs, off)) < 2
+    assert abs(sum(off) / len(off)) < 1
+
+
+def test_a_sample_has_a_peak_though_its_blocks_live_for_less_than_a_step(tmp_path: Path) -> None:
+    every = [Block(100_000, 1_000_000 * i, 1_000_000 * i + 1) for i in range(300)]
+    noted = complete(profile_tables.sampled(every, mean=1 << 19, seed=1))
+    peak = profile_of(tmp_path / "x", Tables(noted, info={"sample": 1 << 19})).peak.amount
+    assert 100_000 <= peak.bytes <= 100_000 + 2 * peak.bytes_error
+
+
 def _two_phases(folder: Path, seed: int) -> Path:
     """A sample of a program of two phases that hold as much, each by another line."""
     every = [

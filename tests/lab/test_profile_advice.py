@@ -110,6 +110,20 @@ def replaced(*most: int) -> list[Block]:
     return blocks
 
 
+def batches(number: float, kept: int = 0, blocks: int = 400) -> list[Block]:
+    """Blocks of one line that are freed whenever so many are live, but for those that are kept."""
+    made: list[Block] = []
+    live: list[Block] = []
+    for i in range(round(number * blocks)):
+        if len(live) == blocks:
+            for each in live[kept:]:
+                each.died_ns = 1000 * i - 1
+            live = []
+        live.append(Block(2000, 1000 * i, site=1))
+        made.append(live[-1])
+    return made
+
+
 def by_many(sites: int) -> Tables:
     """A leak by so many functions in turn."""
     blocks = [replace(each, site=1 + i % sites) for i, each in enumerate(lasting(4000))]
@@ -208,6 +222,10 @@ RULES = [
     ("end", None, "", held(*replaced(0, 4000, 4000, 4000))),
     ("end", None, "", held(*replaced(0, 4000, 0, 4000, 0, 2000))),
     ("end", None, "did not rise steadily", held(*replaced(9000, 9000, 9000, 10_000, 10_000))),
+    ("peak", None, "call sites were not recorded. To see them", program(lasting(4000))),
+    # What is built up and freed in turn, whatever the phase; beside a leak, or growing itself.
+    *(("end", None, "", held(*batches(number))) for number in (1.9, 3, 8.2, 8.7, 9, 16.6, 24.6)),
+    ("end", True, "316 KiB to 1.10 MiB in the fourth", held(*batches(20.1, kept=20))),
     (
         "end",
         True,
@@ -251,6 +269,7 @@ def test_a_gain_in_a_sample_is_set_against_its_error(
         first,
         recent_share=recent,
         held_before=[round((1 - gained) * first.amount.bytes)] * 4,
+        highest=[round((0.62 if recent == gained else 1 - gained) * first.amount.bytes)] * 8,
         late_share=0.38 if recent == gained else 1.0,
         freed_share=0.5,
         amount__bytes_error=error * first.amount.bytes,
@@ -473,3 +492,37 @@ def test_fit_says_where_the_program_itself_grows(tmp_path: Path) -> None:
     assert note.startswith("leak holds more and more")
     steady = profile_of(tmp_path / "steady", ten_seconds(Block(20 * MIB, 0)))
     assert look._growth(steady, Path("x.hft")) == []
+
+
+def test_of_a_process_that_was_attached_to_no_command_runs_the_program_to_its_end(
+    tmp_path: Path,
+) -> None:
+    tables = program(many(100, 64 * MIB, 10), began_late=True, arguments=["service", "--forever"])
+    profile = profile_of(tmp_path / "x", tables)
+    said = advice(profile)["rate"].sentence
+    commands = " ".join(line for _, line in content(profile).commands)
+    assert "heapfit fit --pid PID" in said
+    assert "heapfit fit --pid PID" in commands
+    assert "--forever" not in said + commands
+
+
+def test_of_a_script_its_interpreters_functions_are_not_called_lines_that_lack(
+    tmp_path: Path,
+) -> None:
+    sites = [SiteRow(1, "Perl_newSV", module="/usr/bin/perl")]
+    for name, program_path, said in (
+        ("perl", "/usr/bin/perl", "is an interpreter"),
+        ("c", "/usr/bin/other", "install its debug symbols"),
+    ):
+        tables = program(lasting(4000), *sites, program=program_path)
+        [sentence] = content(profile_of(tmp_path / name, tables)).problems
+        assert said in sentence
+
+
+def test_code_without_lines_is_called_as_the_program_was(tmp_path: Path) -> None:
+    """One file is redis-server and redis-check-rdb."""
+    site = SiteRow(1, "zmalloc", module="/usr/bin/redis-check-rdb")
+    called = {"program": "/usr/bin/redis-check-rdb", "arguments": ["/usr/bin/redis-server"]}
+    tables = program(lasting(4000), site, **called)
+    [said] = content(profile_of(tmp_path / "x", tables)).problems
+    assert "in redis-server: install" in said

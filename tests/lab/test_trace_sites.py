@@ -269,6 +269,22 @@ def test_where_all_is_of_a_library_its_users_function_is_named() -> None:
 
 
 @pytest.mark.gate
+@pytest.mark.parametrize(
+    ("file", "function", "is_own"),
+    [
+        ("/src/app/library/core/src/a.rs", "app_core::a", True),
+        ("/build/rust/library/alloc/src/vec/mod.rs", "alloc::vec::Vec<app::T>::push", False),
+        ("/root/lib/rustlib/src/rust/library/std/src/rt.rs", "<app::T as std::rt::X>::f", False),
+    ],
+)
+def test_only_the_sources_of_rust_itself_are_its_libraries(
+    file: str, function: str, is_own: bool
+) -> None:
+    frames = [Frame(1, "/bin/app", function, file, 7), Frame(2, "/bin/app", "app::f", "/a.rs", 9)]
+    assert len(told(frames)) == 1 + is_own
+
+
+@pytest.mark.gate
 def test_namespaces_of_cpp_are_not_taken_for_libraries_of_rust() -> None:
     frames = [Frame(1, "/bin/x", "core::engine::run(int) const"), Frame(2, "/bin/x", "main")]
     assert told(frames) == ["core::engine::run", "main"]

@@ -22,7 +22,7 @@ from heapfit.profile.sections import sites
 from heapfit.profile.sections.recording import file_names
 from heapfit.profile.tally import ADDENDS, Tally, add_up, amount
 from heapfit.profile.words import size
-from heapfit.text import join_words, visible
+from heapfit.text import visible
 from heapfit.weighted import interval
 
 _FILE = re.compile(r" \(([^:()]+):\d+")
@@ -100,7 +100,7 @@ def _described(found: Profile) -> dict[str, str]:
         "noted": f"one allocation in {size(of.sample)}" if of.sample else "every call",
         "return addresses followed": str(of.sites),
         "threads": str(of.threads),
-        "problems": join_words(of.problems),
+        "problems": " ".join(of.problems),
     }
     return {name: visible(text) for name, text in described.items()}
 

@@ -68,6 +68,10 @@ _INTERPRETERS = {
 }
 
 
+# Interpreters whose scripts' lines no call chain of malloc has.
+_SCRIPTS = re.compile(r"(perl|lua(jit)?|tclsh|pypy|python|ruby|php(-fpm|-cgi)?|node(js)?)[\d.]*")
+
+
 # The variables with which each interpreter that can asks malloc for every object.
 OBJECTS_FROM_MALLOC = {"PYTHONMALLOC": "malloc", "USE_ZEND_ALLOC": "0"}
 # What a Go program's build information begins with, and in how much of the file it is looked for.
@@ -97,6 +101,21 @@ def made_to_ask_malloc(program: str, environment: Mapping[str, str]) -> bool:
     (False, False)
     """
     return hiding(program, {}) is not None and hiding(program, environment) is None
+
+
+def names_lines(program: str) -> str | None:
+    """Return what names the lines of scripts that the executable `program` runs; None where it is
+    no interpreter.
+
+    >>> names_lines("/usr/bin/python3.11"), names_lines("/usr/bin/git")
+    ('`heapfit record --objects -- CMD` names lines of Python', None)
+    >>> names_lines("/usr/bin/perl")
+    'tools of its own name lines of scripts'
+    """
+    name = Path(program).name
+    if re.fullmatch(r"python[\d.]*", name):
+        return "`heapfit record --objects -- CMD` names lines of Python"
+    return "tools of its own name lines of scripts" if _SCRIPTS.fullmatch(name) else None
 
 
 def runtime_of(program: Path, files: Iterable[str]) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from heapfit.host.interpreters import made_to_ask_malloc
+from heapfit.host.interpreters import made_to_ask_malloc, names_lines
 from heapfit.profile import tables
 from heapfit.profile.advice import (
     MIB,
@@ -329,14 +329,27 @@ _LINES_MISSED = 0.05
 
 
 def _without_lines(profile: Profile) -> list[str]:
-    found = profile.sites.without_lines
+    found = dict(profile.sites.without_lines)
+    said = []
+    for each in profile.recordings:
+        lines = names_lines(each.program)
+        missed = found.pop(Path(each.program).name, 0.0) if lines else 0.0
+        if missed >= _LINES_MISSED:
+            said.append(
+                f"{tables.program(each)} is an interpreter: {percent(missed)} of the bytes come "
+                f"from functions of its own, which are not lines of the script; {lines}."
+            )
     missed = sum(found.values())
     if missed < _LINES_MISSED:
-        return []
-    modules = [module or "code that is gone" for module in list(found)[:_MOST_PROGRAMS]]
+        return said
+    # One file may be several programs, told apart by how they are called.
+    called = {Path(each.program).name: tables.program(each) for each in profile.recordings}
+    names = [called.get(module, module) for module in list(found)[:_MOST_PROGRAMS]]
     return [
+        *said,
         f"{percent(missed)} of the bytes come from code without line numbers, in "
-        f"{join_words(modules)}: install its debug symbols, or compile it with -g."
+        f"{join_words([name or 'code that is gone' for name in names])}: install its debug "
+        "symbols, or compile it with -g.",
     ]
 
 
@@ -346,7 +359,11 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     return [
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
-        ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile)),
+        (
+            ("Try allocators with the running service", "heapfit fit --pid PID")
+            if began_late(profile)
+            else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
+        ),
     ]
 
 
@@ -382,9 +399,9 @@ def _peak(profile: Profile) -> list[str]:
         return ["Nothing was live."]
     mean = peak.amount.bytes / peak.amount.objects
     sentences = [
-        f"At the peak {count(peak.amount.objects)} blocks of {size(mean)} on average were live; "
-        f"for the {size(peak.amount.bytes)} asked for, the allocator gave "
-        f"{size(peak.usable_bytes)}."
+        f"At the peak {blocks(peak.amount.objects)} of {size(mean)} on average "
+        f"{'was' if peak.amount.objects == 1 else 'were'} live; for the {size(peak.amount.bytes)} "
+        f"asked for, the allocator gave {size(peak.usable_bytes)}."
     ]
     if peak.sizes:
         most = max(peak.sizes, key=lambda each: each.amount.bytes)

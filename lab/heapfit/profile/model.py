@@ -266,6 +266,8 @@ class Holder(Record):
     recent_share: float  # likewise, of the last quarter
     young_share: float  # likewise, of the last tenth
     held_before: list[int]  # bytes, after so many eighths (HELD_AFTER) of all allocations
+    highest: list[int]  # bytes, the most within each eighth; of a function, the sum of its sites'
+    lowest: list[int]  # likewise, the least
     freed_share: float = 1.0  # of all its blocks, those that are not live then
     chain: tuple[str, ...] = ()  # of a call site, as in Part
 

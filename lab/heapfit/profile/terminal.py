@@ -25,7 +25,7 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.text import spark, visible
+from heapfit.text import counted, spark, visible
 
 # A course as wide as this shows its peaks, and leaves room for what it is of.
 _SPARK_WIDTH = 60
@@ -57,11 +57,10 @@ def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: boo
 
 def _print_fine(sections: Sequence[Section], console: Console) -> None:
     if sections:
-        titles = "; ".join(each.title for each in sections)
+        more = counted(len(sections), "more section")
+        needs = "needs" if len(sections) == 1 else "need"
         console.print()
-        print_line(
-            console, f"Nothing to do: {titles} (--all and the page show these).", style="dim"
-        )
+        print_line(console, f"{more} {needs} nothing: --all and the page show all.", style="dim")
 
 
 def _print_head(shown: Content, console: Console) -> None:

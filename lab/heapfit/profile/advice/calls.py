@@ -9,6 +9,7 @@ from heapfit.profile.advice import (
     WORTH_A_TEST,
     Advice,
     S,
+    began_late,
     do,
     each_second,
     given,
@@ -85,6 +86,14 @@ def _faults(profile: Profile) -> float:
     return per_second(again / page, profile) * _FAULT_NS / S
 
 
+def _compared(profile: Profile) -> str:
+    """What compares allocators. A process that was attached to may be a service, which does not end
+    by itself."""
+    if began_late(profile):
+        return "`heapfit fit --pid PID`, or `heapfit compare` with a workload that ends"
+    return "`heapfit compare -- CMD`"
+
+
 def rate(profile: Profile, trace: str) -> Advice:
     faults = _faults(profile)
     if faults >= WORTH_A_TEST:
@@ -95,7 +104,7 @@ def rate(profile: Profile, trace: str) -> Advice:
             f"the program fills them, page faults take up to {percent(min(faults, 1.0))} "
             f"{of_its_time(profile)} where such blocks go back to the kernel at once. heapfit and "
             "tcmalloc keep them for a while, for that "
-            "much memory: compare page faults, `heapfit compare -- CMD`.",
+            f"much memory: compare page faults, {_compared(profile)}.",
         )
     often = per_second(profile.totals.allocations.objects, profile)
     part = min(often * PAIR_NS / S, 1.0)

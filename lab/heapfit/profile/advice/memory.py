@@ -197,6 +197,11 @@ def peak(profile: Profile, trace: str) -> Advice:
 
 
 def _by_many(profile: Profile) -> Advice:
+    if not profile.sites.recorded:
+        return none(
+            "Which functions hold it is not known, since call sites were not recorded. To see "
+            "them: heapfit record -- CMD."
+        )
     growing = _growers_at_the_end(profile)
     if growing or _grow_together(growing, profile):
         return none("No single function dominates; what grows is named at the top.")
@@ -368,9 +373,11 @@ _LEAK_BYTES = 64 * KIB
 _ERRORS, _LARGEST_ERROR = 2.0, 0.4
 _LOSES_NOTHING = 0.1  # of what it holds
 _SIX_EIGHTHS = 6  # three quarters of the work
-# What holds more by this part than after half of the work, and gained in each eighth since at least
-# this part of what it did on average, grows. With less, or in fits and starts, it may.
-_RISEN, _EVEN, _MAY_GROW = 0.1, 0.5, 0.05
+_FOURTH = 3  # of the eighths, which begins the later half
+# What has gained this part in each eighth since the fourth, and in each at least this part of what
+# it did on average, grows. With less, or in fits and starts, it may.
+_RISEN, _EVEN, _MAY_GROW = 0.025, 0.5, 0.05
+_ABOVE = 0.1  # by this part of it, it holds more at the end than at most in the first half
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
 _HALF, _THREE_QUARTERS, _OF_ALL_LIVE = 0.5, 0.75, 0.5
@@ -512,7 +519,6 @@ def _is_growing(holder: Holder, least: float) -> bool:
     is_large = held.bytes >= MIB
     return (
         (_grows_by_age(holder) or rises_steadily(holder))
-        and max(holder.held_before) <= held.bytes + _error_of_gain(holder)
         and _relative_error(holder) <= _LARGEST_ERROR
         and holder.share >= (_LEAK_SHARE / 2 if is_large else _LEAK_SHARE)
         and held.objects >= (_LARGE_OBJECTS if is_large else _LEAK_OBJECTS)
@@ -530,14 +536,37 @@ def _relative_error(holder: Holder) -> float:
 
 
 def rises_steadily(holder: Holder) -> bool:
-    """Whether a holder has gained in each part of the later half of all allocations, whatever it
-    replaces: the blocks of a cache that grows are as young as those of one that is full."""
-    live = [*holder.held_before, holder.amount.bytes]
-    gained = live[-1] - live[0]
-    error = _error_of_gain(holder)
-    steps = [after - before for before, after in pairwise(live)]
+    """Whether the most and the least that a holder has rise in each eighth of the later half of all
+    allocations, whatever it replaces: the blocks of a cache that grows are as young as those of one
+    that is full. What comes and goes rises in neither, or is back at the end."""
+    # As a program ends, it may free all: the last eighth's least tells nothing.
+    lowest = holder.lowest[_FOURTH:-1]
+    return (
+        _rises(holder.highest[_FOURTH:], _error_of_gain(holder))
+        and _rises(lowest, _error_of_gain(holder))
+        and lowest[-1] <= holder.amount.bytes + _error_of_gain(holder)
+    )
+
+
+def _rises(levels: Sequence[int], error: float) -> bool:
+    gained = levels[-1] - levels[0]
+    steps = [after - before for before, after in pairwise(levels)]
     least = _EVEN * gained / len(steps)
-    return gained >= max(_RISEN * live[-1], error) and min(steps) >= min(least, least - error / 2)
+    return gained >= max(len(steps) * _RISEN * levels[-1], error) and min(steps) >= min(
+        least, least - error / 2
+    )
+
+
+def _is_above_its_past(holder: Holder) -> bool:
+    """Whether a holder has more than it ever had in the first half of all allocations, and not
+    less than later."""
+    held = holder.amount.bytes
+    before = max(holder.highest[: _FOURTH + 1])
+    lost = max(before - (1 - holder.late_share) * held, 0) / max(held, 1)
+    error = _ERRORS * _relative_error(holder) * math.sqrt(lost + holder.late_share)
+    least = max(_ABOVE, error if lost > _LOSES_NOTHING else 0.0)
+    later = max(holder.held_before)
+    return held - before >= least * held and later <= held + _error_of_gain(holder)
 
 
 def _grows_by_age(holder: Holder) -> bool:
@@ -555,14 +584,27 @@ def _grows_by_age(holder: Holder) -> bool:
     else:
         least_gain = max(_GAINED, _ERRORS * error_of_gain)
         grows = holder.late_share >= _GROWS and gained_share >= least_gain
-    return grows and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
+    return (
+        grows
+        and _is_above_its_past(holder)
+        and (holder.young_share <= _IN_USE or holder.freed_share <= _HARDLY_FREED)
+    )
 
 
 def how_it_grew(holder: Holder) -> str:
     """Return how a holder that grows has come by what it holds."""
     if rises_steadily(holder) and not _grows_by_age(holder):
+        if holder.amount.bytes < holder.highest[_FOURTH]:
+            return (
+                f"and had {_from_to(holder, _FOURTH)} in the fourth eighth of all allocations, "
+                f"{_from_to(holder, -2)} in the seventh"
+            )
         return f"where it held {size(holder.held_before[0])} after half of all allocations"
     return f"of which {percent(holder.late_share)} came in the later half of all allocations"
+
+
+def _from_to(holder: Holder, eighth: int) -> str:
+    return f"{size(holder.lowest[eighth])} to {size(holder.highest[eighth])}"
 
 
 def _rise(course: Course) -> int:

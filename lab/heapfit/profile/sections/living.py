@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from heapfit.profile.bins import size_power
 from heapfit.profile.model import HELD_AFTER, Holder, Leaks, Part, Peak, SizePart
-from heapfit.profile.sections import sites
+from heapfit.profile.sections import levels, sites
 from heapfit.profile.sections.sizes import END, PEAK, USABLE_PEAK, WIDTH, thread_names, thread_sums
 from heapfit.profile.tally import ADDENDS, Row, Tally, add_up, amount, grouped, share, whole
 from heapfit.profile.trace import Trace
@@ -119,6 +119,7 @@ def _functions(tally: Tally, at: int, born: int) -> list[Holder]:
 
 def _every(tally: Tally) -> Holder | None:
     row = add_up((row for _, row in sites.rows(tally)), sites.WIDTH)
+    row = (*row[: sites.HIGHEST], *tally.total("levels", levels.WIDTH))
     return _holder("", row, row[sites.END + 1], sites.END, sites.OF_END) if row[0] else None
 
 
@@ -132,6 +133,8 @@ def _holder(name: str, row: Row, of: int, at: int, born: int, chain: Sequence[st
         recent_share=share(row[born + sites.RECENT], live) or 0.0,
         young_share=share(row[born + sites.YOUNG], live) or 0.0,
         held_before=[whole(each) for each in row[sites.HELD : sites.HELD + len(HELD_AFTER)]],
+        highest=[whole(each) for each in row[sites.HIGHEST : sites.LOWEST]],
+        lowest=[whole(each) for each in row[sites.LOWEST : sites.WIDTH]],
         freed_share=share(row[0] - row[at], row[0]) or 0.0,
         chain=tuple(chain),
     )

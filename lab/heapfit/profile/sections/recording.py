@@ -13,7 +13,7 @@ from operator import sub
 from pathlib import Path
 
 from heapfit.host.interpreters import hiding
-from heapfit.profile.model import Course, Recording
+from heapfit.profile.model import Amount, Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
@@ -34,6 +34,9 @@ _FIRST_LOOK_NS = 10_000_000
 
 # What libraries allocate before the recorder, at least, and of the peak.
 _MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
+
+# With a larger relative error, the peak of a sample is called uncertain; by so many errors.
+_LARGEST_ERROR, _ERRORS_AT_MOST = 0.5, 2.0
 
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
@@ -65,6 +68,7 @@ def count(trace: Trace, tally: Tally) -> None:
         problems=[
             *(_began_late(_had_before(trace)) if late else _lacks(summary.info, sizes[PEAK + 1])),
             *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
+            *_few_noted(trace, amount(sizes, PEAK)),
             *_hidden(summary.info),
             *_changed(summary.changed),
             *_ended_before(early),
@@ -100,6 +104,18 @@ def _had_before(trace: Trace) -> int | None:
         f"WHERE resident_anonymous > 0 AND ns <= {_FIRST_LOOK_NS} ORDER BY ns LIMIT 1"
     )
     return max(int(rows[0][0]), 0) if rows else None
+
+
+def _few_noted(trace: Trace, peak: Amount) -> list[str]:
+    """What a sample cannot tell that has few blocks of the peak, or none."""
+    if not trace.sampled or peak.bytes_error <= _LARGEST_ERROR * peak.bytes:
+        return []
+    [(noted,)] = trace.query(f"SELECT count(*) FROM object WHERE {trace.at_peak()}")
+    most = peak.bytes + _ERRORS_AT_MOST * peak.bytes_error
+    return [
+        f"The peak is uncertain: the sample has {counted(noted, 'block')} of it, and up to "
+        f"{size(most)} may have been live. Record with a smaller --sample, or without it, to tell."
+    ]
 
 
 def _hidden(info: Info) -> list[str]:
@@ -296,7 +312,15 @@ def _peak_ns(trace: Trace) -> int:
         "SELECT step FROM (SELECT step, sum(sum(born_bytes - died_bytes)) OVER (ORDER BY step) "
         "AS live FROM steps GROUP BY step) ORDER BY live DESC, step LIMIT 1"
     )
-    return _end_of_step(trace, found[0][0]) if found else 0
+    # Within a step blocks may have come and gone.
+    found += trace.query(
+        f"SELECT born_ns FROM object ORDER BY {'units * size' if trace.sampled else 'size'} DESC, "
+        "born_ns LIMIT 1"
+    )
+    if not found:
+        return 0
+    moments: list[int] = [_end_of_step(trace, found[0][0]), found[1][0]]
+    return max(moments, key=lambda ns: _bytes(trace, live_at(ns)))
 
 
 def _end_of_step(trace: Trace, step: int) -> int:
@@ -314,19 +338,18 @@ def _set_peak(trace: Trace) -> None:
     """Set when most was live, and what corrects a sample's estimate of it.
 
     The highest of many estimates is one that chance has made too high, the more so the longer a
-    recording is. So each part of a sample is also counted when the others have most. Where they
-    disagree on when that is, this is too low: the truth is between the two.
+    recording is. So what is live is also estimated when all but one part of the sample have most.
+    Where the parts disagree on when that is, this is too low: the truth is between the two.
     """
     trace.peak_ns = _peak_ns(trace)
     if not trace.sampled:
         return
     most, left = _bytes(trace, trace.at_peak()), _bytes(trace, "died_ns IS NULL")
-    moments = _peaks_without_parts(trace)
-    counted = _bytes(trace, _counted_apart(moments)) if moments else most
+    counted = _counted_apart(trace)
     if left >= counted:
         trace.peak_ns, most, counted = trace.summary.duration_ns, left, left
     _set_rival(trace, most)
-    if 0 < counted < most:
+    if counted < most:
         _correct(trace, most, counted)
 
 
@@ -351,15 +374,26 @@ def _peaks_without_parts(trace: Trace) -> dict[int, int]:
         f"SELECT without, step FROM (SELECT without, step, {live} AS live "
         f"FROM ({changes}), range({_PARTS}) parts(without) WHERE part <> without "
         "GROUP BY without, step) "
+        "WHERE live > 0 "
         "QUALIFY row_number() OVER (PARTITION BY without ORDER BY live DESC, step) = 1"
     )
     return {part: _end_of_step(trace, step) for part, step in found}
 
 
-def _counted_apart(moments: dict[int, int]) -> str:
-    """Return the condition that an object was live at the moment that its part is counted at."""
-    cases = " ".join(f"WHEN {part} THEN {live_at(ns)}" for part, ns in moments.items())
-    return f"CASE {_PART} {cases} END"
+def _counted_apart(trace: Trace) -> int:
+    """Return what is live, on average, when all parts of the sample but one have most.
+
+    An object of these others was there then, for certain. One that is of none of them is of the
+    part with a probability of 1 / (PARTS * weight - PARTS + 1), and counts as so many. If the part
+    alone were counted, few objects that take turns would be none.
+    """
+    found = _peaks_without_parts(trace)
+    live = [live_at(found.get(part, trace.peak_ns)) for part in range(_PARTS)]
+    average = f"({' + '.join(f'CAST({each} AS INTEGER)' for each in live)}) * {UNITS // _PARTS}"
+    own = " ".join(f"WHEN {part} THEN {each}" for part, each in enumerate(live))
+    in_all = f"{average} + CASE WHEN CASE {_PART} {own} END THEN units - {UNITS} ELSE 0 END"
+    [(counted,)] = trace.query(f"SELECT coalesce(sum(size * ({in_all})), 0) FROM object")
+    return int(counted)
 
 
 def _correct(trace: Trace, most: int, counted: int) -> None:

@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from heapfit.profile.model import EIGHTHS, HELD_AFTER, SMALL_BYTES, UNKNOWN, Site, Sites
+from heapfit.profile.sections import levels
 from heapfit.profile.sections.lifetimes import survival_quantile
 from heapfit.profile.tally import Key, Row, Tally, add_up, amount, share
 from heapfit.profile.trace import Trace
@@ -33,9 +34,13 @@ ALL, END, PEAK, RIVAL, SMALL, FREED, REMOTE = 0, 4, 8, 12, 16, 17, 18
 # last tenth; ...
 HELD, OF_END, OF_PEAK = 19, 23, 26
 LATE, RECENT, YOUNG = 0, 1, 2  # within each of the latter two
-# ... then the reader's own counts of allocations and of those that came after another site's.
+# ... then the reader's own counts of allocations and of those that came after another site's; ...
 COUNTED, SWITCHES = 29, 30
-WIDTH = 31
+# ... then bytes: the most live within each eighth, and the least (levels.py).
+HIGHEST, LOWEST, WIDTH = 31, 31 + EIGHTHS, 31 + levels.WIDTH
+
+# The site of an object, 0 for all that are not told apart.
+_TOLD = "CASE WHEN site IN (SELECT site FROM apart) THEN site ELSE 0 END"
 
 # A call as it is told, where its line is known.
 _CALL = re.compile(r"(?P<function>.+) \((?P<file>[^:()]+):(?P<line>\d+)(, .*)?\)")
@@ -58,9 +63,12 @@ def count(trace: Trace, tally: Tally) -> None:
     names = keys(trace)
     if not names:
         return
+    reached = levels.of_sites(trace, _TOLD)
+    tally.add("levels", (), reached[None])
     for site, smallest, largest, *row in _sums(trace):
         key = names.get(site, REST)
-        tally.add("sites", key, (*map(int, row), *counted.get(site, (0, 0))))
+        counts = (*counted.get(site, (0, 0)), *reached[site])
+        tally.add("sites", key, (*map(int, row), *counts))
         tally.raise_to("sites", key, (-smallest, largest))
     end = trace.summary.duration_ns
     rows = trace.query(
@@ -97,8 +105,8 @@ def _sums(trace: Trace) -> list[tuple[int, ...]]:
         ),
     )
     return trace.query(
-        "SELECT CASE WHEN site IN (SELECT site FROM apart) THEN site ELSE 0 END AS told, "
-        f"min(size), max(size), {', '.join(columns)} FROM object GROUP BY told"
+        f"SELECT {_TOLD} AS told, min(size), max(size), {', '.join(columns)} FROM object "
+        "GROUP BY told"
     )
 
 
