@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
+from heapfit.cli.commands import application
+from heapfit.cli.failures import reported
+from typer.core import TyperGroup
 
 pytestmark = pytest.mark.full
 
@@ -33,6 +36,17 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert len(lines) > 1
     assert max(map(len, lines)) <= 40
     assert " ".join(lines).split() == piped.split()
+
+
+def test_ctrl_c_is_answered_where_a_command_has_nothing_to_say_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TyperGroup, "invoke", interrupted)
+    assert reported(lambda: application(["doctor"])) == 130
+    assert capsys.readouterr().err == "heapfit: interrupted\n"
 
 
 OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from heapfit import __version__
 from heapfit.cli.arguments import split_program
 from heapfit.cli.completion import about
+from heapfit.cli.failures import Interrupted
 from heapfit.errors import unknown
 
 # In the order of `heapfit --help`: the name of each command and its module in this package.
@@ -60,6 +61,13 @@ class LazyGroup(Group):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Say that Ctrl-C was seen, where a command does not: Typer would end without a word."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted("interrupted") from error
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Give a command that takes no program what follows `--`: there it ends the options."""

@@ -18,6 +18,12 @@ INTERRUPTED = 128 + 2
 READER_LEFT = 128 + 13
 
 
+class Interrupted(HeapfitError):
+    """Ctrl-C, where a command has nothing of its own to say of it."""
+
+    exit_code = INTERRUPTED
+
+
 def reported(work: Callable[[], int]) -> int:
     """Do `work` and return its exit code; an error becomes a line that says what to do.
 
