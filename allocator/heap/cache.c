@@ -191,10 +191,10 @@ static uint32_t spans_in_front(const struct span_cache *cache)
     return sum;
 }
 
-/* Under the lock. The room that there is now, and how much of it is left for the lists. */
+/* Under the lock, the owner. The room that there is now, and how much of it is left for the lists, at least. */
 static uint32_t room_in_lists(struct span_cache *cache, uint32_t most)
 {
-    uint32_t front = spans_in_front(cache), spans = room(cache, most);
+    uint32_t front = cache->front_most, spans = room(cache, most);
     set_room(cache, spans);
     return spans > front ? spans - front : 0;
 }
@@ -212,10 +212,12 @@ bool cache_put_in_front(struct heap *heap, struct span *run)
     struct span_cache *cache = &heap->cache;
     uint32_t spans = run->run_spans;
     if (spans > CACHE_FRONT) return false;
-    unsigned depth = 0;
+    /* More than one only where the cache has grown: in little room they would have to make way for each other all the time. */
+    unsigned depth = 0, most = last_room(cache) > LEAST_SPANS ? CACHE_DEPTH : 1;
     while (front_at(cache, spans, depth) != 0) /* nobody else puts one there */
-        if (++depth == CACHE_DEPTH) return false;
+        if (++depth >= most) return false;
     if (!has_room(cache, spans)) {
+        if (cache_spans(cache) + spans > last_room(cache)) return false; /* whatever is in front */
         cache->front_most = spans_in_front(cache);
         if (!has_room(cache, spans)) return false;
     }
@@ -267,8 +269,9 @@ bool cache_put(struct heap *heap, struct span *run)
     span_since_set(run, platform_clock_ms());
     platform_lock_acquire(&cache->lock);
     uint32_t most = threshold(), now = room_in_lists(cache, most);
-    if (cache_spans(cache) + run->run_spans > now && spans_in_front(cache) != 0) { /* they may be older than all */
+    if (cache_spans(cache) + run->run_spans > now && cache->front_most != 0) { /* they may be older than all */
         move_to_lists(cache, heap->number, span_since(run));
+        cache->front_most = 0;
         now = last_room(cache);
     }
     bool kept = run->run_spans <= now;

@@ -178,13 +178,12 @@ static struct span *acquire_deferred(uint32_t spans, uint32_t alignment, enum sp
     return cut_deferred(run, span_index(run) + spans_before(run, alignment), spans, kind, pool);
 }
 
-/* So many were lacked, however often they are asked for; if a fork would have them to put aside. In the free runs nothing moves
- * meanwhile. */
+/* So many were lacked, however often they are asked for; if as many are free, so that a fork could put them aside. Numbers alone are
+ * read: in a child that works beside the space for good, its lists are as somebody has left them. */
 static void lacks(uint32_t spans)
 {
-    bool has = false;
-    for (unsigned pool = CLEAN; pool < pools_end(); pool++) has |= run_longest(pool) >= spans;
-    if (has && space_state.beside_new < spans) space_state.beside_new = spans;
+    uint32_t free = space_state.pools[CLEAN].spans + spans_dirty();
+    if (spans <= free && space_state.beside_new < spans) space_state.beside_new = spans;
 }
 
 static struct span *acquire_from_frontier(uint32_t spans, uint32_t alignment, enum span_kind kind)
