@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -147,20 +147,27 @@ def test_a_process_in_a_container_is_found_by_the_number_that_we_see() -> None:
         os.kill(int(child), signal.SIGKILL)
 
 
-def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
-    program = "import sys; print(flush=True); sys.stdin.read()"
-    title = "server: *:7631 [idle]"
+@contextmanager
+def started_with(title: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process of this title, which waits for the end of its input."""
     with subprocess.Popen(
-        [title, "-c", program, ""],
+        [title, *arguments],
         executable=sys.executable,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
+        yield process
+        process.communicate()
+
+
+def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    title = "server: *:7631 [idle]"
+    with started_with(title, "-c", program, "") as process:
         told = str(why_not_listening(process.pid))
         recording = str(why_not_recording(process.pid))
-        process.communicate()
     assert f"heapfit run --control -- {Path(sys.executable).resolve()} ARGUMENTS" in told
     assert f"heapfit record --pid {process.pid}" in told
     assert "*:7631" not in told.partition("start it with")[2] + recording.partition("with:")[2]
@@ -175,17 +182,9 @@ def test_the_name_that_a_program_was_started_by_is_kept_where_it_is_a_link(tmp_p
         (f"{link} *:7631", f"{link} ARGUMENTS"),
         (f"{link}", f"{link} -c {shlex.quote(program)}"),
     ):
-        with subprocess.Popen(
-            [title, "-c", program],
-            executable=sys.executable,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
+        with started_with(title, "-c", program) as process:
             [found] = [each for each in named("the-server") if each.pid == process.pid]
             assert started_as(found) == shown
             many = replace(found, command=(f"{link}", *(["argument"] * 50)))
             assert started_as(many).startswith(f"{link} argument ")
             assert started_as(many).endswith(" argument ...")
-            process.communicate()
