@@ -486,6 +486,12 @@ ALWAYS_INLINE uint32_t bin_cut(struct heap *heap, unsigned bin, size_t bytes, si
 bool bin_refill(struct heap *heap, unsigned bin);
 /* What a heap does now and then on its slow paths: it has no other time of its own. */
 void heap_pause(struct heap *heap);
+/* Relaxed: a figure, which only the owner writes. */
+ALWAYS_INLINE void count_refill(struct heap *heap)
+{
+    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
+}
+
 /* A span of the bin that has blocks to give; NULL: out of memory. To be called inside. */
 struct span *bin_find_span(struct heap *heap, unsigned bin);
 /* The same with blocks that read as zeros, as far as memory can be had for it without waste; false: it cannot. */
@@ -793,12 +799,6 @@ bool remote_lent_take_in(struct heap *heap, bool (*is_awaited)(const struct heap
 COLD void remote_free_own_suspect(struct heap *heap, uintptr_t block);
 /* The same for a block of a heap that is not the calling thread's own, without its lock. */
 COLD void remote_accuse(struct heap *owner, uintptr_t block);
-
-/* Relaxed: a figure, which only the owner writes. */
-ALWAYS_INLINE void count_refill(struct heap *heap)
-{
-    __atomic_store_n(&heap->refills, heap->refills + 1, __ATOMIC_RELAXED);
-}
 
 ALWAYS_INLINE bool remote_inbox_is_filled(const struct heap *heap)
 {

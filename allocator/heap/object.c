@@ -360,26 +360,24 @@ static NOINLINE void free_any_own(void *pointer)
 }
 
 /* Another heap's block is what comes here most often, or a guest's object. A thread without a heap must not look at the space
- * before it knows that the pointer is not NULL: another may be starting it. */
+ * before it knows that the pointer is not NULL: another may be starting it. Where the thread has no heap at hand, no span is found. */
 void heap_free_slow(void *pointer, struct heap *heap)
 {
     uintptr_t block = (uintptr_t)pointer;
+    struct span *span;
+    if (LIKELY(heap_find_span(heap, block, &span) && span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
+               atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
+        remote_free(heap, span, block);
+        return;
+    }
     if (UNLIKELY(heap == &heap_none)) {
         free_any(pointer, heap);
         return;
     }
     size_t offset = space_offset(pointer);
-    if (LIKELY(!space_offset_is_foreign(offset))) {
-        struct span *span = span_of_offset(offset);
-        if (LIKELY(span->kind == SPAN_BLOCKS && heap->size != 0 && block_is_at_start(span, block) &&
-                   atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
-            remote_free(heap, span, block);
-            return;
-        }
-        if (span->kind == SPAN_GUEST) {
-            heap_guest_free(span, pointer);
-            return;
-        }
+    if (!space_offset_is_foreign(offset) && span_of_offset(offset)->kind == SPAN_GUEST) {
+        heap_guest_free(span_of_offset(offset), pointer);
+        return;
     }
     free_any_own(pointer);
 }

@@ -130,7 +130,7 @@ static void hand_over(struct heap *target, uintptr_t first, uintptr_t last)
 
 /* ---- collecting ---------------------------------------------------------------------------------------------------------------- */
 
-enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS = 8 };
+enum { OUTBOX_LISTS = 64, OUTBOX_TARGETS_LOG2 = 6, OUTBOX_TARGETS = 1 << OUTBOX_TARGETS_LOG2 };
 
 /* The blocks of one span. `first`, here and below, is 0 once they stand in the next place where is_on_its_way looks. */
 struct outbox_list {
@@ -153,11 +153,12 @@ struct outbox {
     size_t bytes;
 };
 
+/* Heaps are made at equal distances, which multiples of the golden ratio spread over the slots (Knuth: The Art of Computer
+ * Programming, volume 3, section 6.4). */
 static struct outbox_target *target_slot(struct outbox *outbox, const struct heap *heap)
 {
-    /* Heaps are a few KiB apart, some cache lines in size: mix the bits that differ. */
-    uintptr_t number = (uintptr_t)heap / CACHE_LINE;
-    return &outbox->targets[(number ^ (number >> 3) ^ (number >> 6)) % OUTBOX_TARGETS];
+    uint64_t number = (uintptr_t)heap / CACHE_LINE;
+    return &outbox->targets[number * UINT64_C(0x9E3779B97F4A7C15) >> (64 - OUTBOX_TARGETS_LOG2)];
 }
 
 static void count_batch(struct heap *heap, uint32_t blocks)
@@ -531,6 +532,7 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
 
 void remote_free(struct heap *heap, struct span *span, uintptr_t block)
 {
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)block));
     if (LIKELY(heap->outbox != NULL && (*block_words(block) ^ heap->link_key) > LINK_MAX)) {
         struct outbox_list *list = list_of(heap, span);
         if (LIKELY(list->span == span && list->blocks < MESSAGE_BLOCKS_MAX)) {
@@ -566,6 +568,7 @@ ALWAYS_INLINE uintptr_t receive(struct heap *heap, uintptr_t first, struct remot
 {
     struct message message = message_read(first);
     uintptr_t next = message.next;
+    __builtin_prefetch((const void *)next, 1); /* another processor wrote it, too */
     if (LIKELY(arrive(heap, &message))) return next;
     message.next = elsewhere->messages;
     message_write(&message);
