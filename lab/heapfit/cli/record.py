@@ -40,7 +40,7 @@ from heapfit.record import (
 )
 from heapfit.record import run as run_recorded
 from heapfit.records import Workload
-from heapfit.trace.ending import ended_early
+from heapfit.trace.ending import ended_early, work_elsewhere
 
 app = new_app()
 
@@ -171,12 +171,8 @@ def record(
     recording = _record(command, path, options, environment, allocator, as_json)
     written = [examine(path) for path in recording.files]
     _tell(written, as_json, exit_code=recording.exit_code)
-    if not children and recording.children_share > _MUCH:
-        warn(
-            f"note: {text.percent(recording.children_share)} of the processor time went to "
-            "processes that it started, which are not in the recording; --attach-children records "
-            "them, too"
-        )
+    if not children and (elsewhere := work_elsewhere(written[0].end)):
+        warn(f"note: {elsewhere}")
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -245,8 +241,6 @@ def _refuse_beside_pid(
             )
 
 
-# Part of the processor time above which it is said that others took it.
-_MUCH = 0.1
 _MOST_LISTED = 12
 
 # Why a recording of a running process ends where nothing is amiss, beside the program's own end.
@@ -271,7 +265,7 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
             f"note: process {pid} became another program, which this recording does not have; to "
             f"record that, run this again: heapfit record --pid {pid}"
         )
-    if written.ended not in _EXPECTED and ended_early({"reason": written.ended}):
+    if written.ended not in _EXPECTED and ended_early(written.end):
         raise HeapfitError(f"the recording ended early: {written.ended}")
 
 

@@ -14,7 +14,7 @@ from heapfit.doctor.program import C_LIBRARY, c_library, libraries_of, linked_al
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.facts import Facts
 from heapfit.host import machine
-from heapfit.host.interpreters import hiding
+from heapfit.host.interpreters import hiding, language_of
 from heapfit.host.program import started_by, why_not_replaced
 from heapfit.profile.advice.memory import grower
 from heapfit.profile.analyse import profile as profiled
@@ -99,9 +99,9 @@ def by_file(workload: Workload, cores: int) -> Facts:
 
 def _of_program(facts: Facts, program: Path | None, environment: Mapping[str, str]) -> Facts:
     """Add which interpreter runs the program, if it has settings of its own or hides objects."""
-    path = program.resolve() if program else Path()
-    found = {each: float(path.name.startswith(each)) for each in ("python", "php", "ruby")}
-    hidden = hiding(str(path), environment)
+    path = str(program.resolve()) if program else ""
+    found = {each: float(language_of(path) == each) for each in ("python", "php", "ruby")}
+    hidden = hiding(path, environment)
     told = {each: max(value, getattr(facts, each)) for each, value in found.items()}
     return facts.model_copy(update={**told, "hidden": hidden.keeps if hidden else ""})
 

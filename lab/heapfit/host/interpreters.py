@@ -28,10 +28,16 @@ class Interpreter(NamedTuple):
 _PROGRAMS = {
     "java": r"java",
     "node": r"node(js)?",
-    "python": r"(python|pypy)[0-9.]*",
+    "python": r"python[0-9.]*",
+    "pypy": r"pypy[0-9.]*",
     "ruby": r"ruby[0-9.]*",
     "php": r"php(-fpm|-cgi)?[0-9.]*",
+    "perl": r"perl[0-9.]*",
+    "lua": r"lua(jit)?[0-9.]*",
+    "tcl": r"tclsh[0-9.]*",
 }
+# These keep their objects where every malloc sees them.
+_ASK_MALLOC = ("perl", "lua", "tcl")
 _LIBRARIES = {
     "java": r"libjvm\.so",
     "node": r"chrome|chromium|electron",  # programs that have V8, too
@@ -53,6 +59,12 @@ _INTERPRETERS = {
         frozenset({"0"}),
         "record it with `heapfit record --objects` (`USE_ZEND_ALLOC=0`)",
     ),
+    "pypy": Interpreter(
+        "PyPy keeps Python's objects in a heap of its own",
+        "",
+        frozenset(),
+        "ask `gc.get_stats()`",
+    ),
     "node": Interpreter(
         "V8 keeps JavaScript's objects in a heap of its own",
         "",
@@ -68,14 +80,20 @@ _INTERPRETERS = {
 }
 
 
-# Interpreters whose scripts' lines no call chain of malloc has.
-_SCRIPTS = re.compile(r"(perl|lua(jit)?|tclsh|pypy|python|ruby|php(-fpm|-cgi)?|node(js)?)[\d.]*")
-
-
 # The variables with which each interpreter that can asks malloc for every object.
 OBJECTS_FROM_MALLOC = {"PYTHONMALLOC": "malloc", "USE_ZEND_ALLOC": "0"}
 # What a Go program's build information begins with, and in how much of the file it is looked for.
 _GO, _GO_SEARCHED = b"\xff Go buildinf:", 64 << 20
+
+
+def language_of(program: str) -> str | None:
+    """Return what the executable `program` interprets, by its name.
+
+    >>> language_of("/usr/bin/python3.11"), language_of("/usr/bin/luajit"), language_of("git")
+    ('python', 'lua', None)
+    """
+    name = Path(program).name
+    return next((each for each, of in _PROGRAMS.items() if re.fullmatch(of, name)), None)
 
 
 def hiding(program: str, environment: Mapping[str, str]) -> Interpreter | None:
@@ -86,10 +104,8 @@ def hiding(program: str, environment: Mapping[str, str]) -> Interpreter | None:
     >>> hiding("/usr/bin/python3.11", {"PYTHONMALLOC": "malloc"}) is None
     True
     """
-    for name, found in _INTERPRETERS.items():
-        if re.fullmatch(_PROGRAMS[name], Path(program).name):
-            return None if environment.get(found.variable) in found.values else found
-    return None
+    found = _INTERPRETERS.get(language_of(program) or "")
+    return None if found and environment.get(found.variable) in found.values else found
 
 
 def made_to_ask_malloc(program: str, environment: Mapping[str, str]) -> bool:
@@ -112,10 +128,11 @@ def names_lines(program: str) -> str | None:
     >>> names_lines("/usr/bin/perl")
     'tools of its own name lines of scripts'
     """
-    name = Path(program).name
-    if re.fullmatch(r"python[\d.]*", name):
+    language = language_of(program)
+    if language == "python":
         return "`heapfit record --objects -- CMD` names lines of Python"
-    return "tools of its own name lines of scripts" if _SCRIPTS.fullmatch(name) else None
+    scripts = language is not None and language != "java"
+    return "tools of its own name lines of scripts" if scripts else None
 
 
 def runtime_of(program: Path, files: Iterable[str]) -> str | None:
@@ -127,6 +144,8 @@ def runtime_of(program: Path, files: Iterable[str]) -> str | None:
     """
     names = [Path(undeleted(each)).name for each in files]
     for runtime, pattern in _PROGRAMS.items():
+        if runtime in _ASK_MALLOC:
+            continue
         known = f"{pattern}|{_LIBRARIES.get(runtime, pattern)}"
         if any(re.fullmatch(known, each) for each in names):
             return runtime

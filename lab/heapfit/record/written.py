@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _FILE_MAGIC = b"heapfit\x1a"
 _FILE_HEADER = struct.Struct("<8sHHI")  # magic, version, size, reserved
@@ -26,14 +27,19 @@ _RECORDER = b"/libheapfit-record"
 
 @dataclass(frozen=True)
 class Written:
-    """A file of the recorder. `whole` says that the recorder closed it, and was not killed; `ended`
-    why it did, in its words."""
+    """A file of the recorder. `whole` says that the recorder closed it, and was not killed; `end`
+    what it said then."""
 
     path: Path
     size: int
     events: int
     whole: bool
-    ended: str = field(default="", compare=False)
+    end: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def ended(self) -> str:
+        """Why it ended, in the recorder's words; nothing where it does not say."""
+        return str(self.end.get("reason", ""))
 
     @property
     def bytes_per_event(self) -> float | None:
@@ -63,11 +69,12 @@ def _maps(process: str) -> bytes:
         return b""
 
 
-def _walk(file: BinaryIO) -> tuple[int, bool, str]:
-    events, whole, ended = 0, False, ""
+def _walk(file: BinaryIO) -> tuple[int, bool, Mapping[str, Any]]:
+    events, whole = 0, False
+    end: Mapping[str, Any] = {}
     opening = file.read(_FILE_HEADER.size)
     if not opening.startswith(_FILE_MAGIC) or len(opening) < _FILE_HEADER.size:
-        return 0, False, ""
+        return 0, False, end
     file.seek(_FILE_HEADER.unpack(opening)[2])
     while len(raw := file.read(_BLOCK_HEADER.size)) == _BLOCK_HEADER.size:
         magic, kind, codec, _, stored, size, _, count = _BLOCK_HEADER.unpack(raw)
@@ -76,19 +83,20 @@ def _walk(file: BinaryIO) -> tuple[int, bool, str]:
         events += count
         whole = kind == _END
         if whole:
-            ended = _reason(file.read(stored), codec, size)
+            end = _ending(file.read(stored), codec, size)
         else:
             file.seek(stored, 1)
-    return events, whole, ended
+    return events, whole, end
 
 
-def _reason(content: bytes, codec: int, size: int) -> str:
-    """Return the reason that TRACE_END gives; nothing where it cannot be read."""
+def _ending(content: bytes, codec: int, size: int) -> Mapping[str, Any]:
+    """Return what TRACE_END has; nothing where it cannot be read."""
     try:
         text = content if codec == _AS_IT_IS else _decompressed(content, size)
-        return str(json.loads(text).get("reason", ""))
-    except (ValueError, AttributeError, OSError):  # the latter are of zstd
-        return ""
+        found = json.loads(text)
+    except (ValueError, OSError):  # the latter is of zstd
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _decompressed(content: bytes, size: int) -> bytes:

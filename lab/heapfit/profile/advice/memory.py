@@ -273,7 +273,8 @@ def _dominant(profile: Profile) -> Advice | None:
     live = sum(each.peak.bytes for each in profile.recordings)
     if first is None or first.share < DOMINANT or _is_elsewhere(resident, live):
         return None
-    look = "" if _growers_at_the_end(profile) else ", so look there first"
+    matters = first.amount.bytes >= MIB and not _growers_at_the_end(profile)
+    look = ", so look there first" if matters else ""
     return none(
         f"{percent(first.share)} of the peak belongs to {first.name}; no allocator makes that "
         f"smaller{look}."

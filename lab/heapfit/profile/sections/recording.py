@@ -18,7 +18,7 @@ from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
 from heapfit.text import capitalised, counted, join_words, size
-from heapfit.trace.ending import NO_END, ended_early
+from heapfit.trace.ending import NO_END, ended_early, work_elsewhere
 from heapfit.trace.native import NO_SITES, Problems
 from heapfit.trace.sites import parse_mappings
 
@@ -66,6 +66,7 @@ def count(trace: Trace, tally: Tally) -> None:
         end=amount(sizes, END),
         resident_most=max(resident, default=None),
         problems=[
+            *(f"{told}." for told in [work_elsewhere(summary.end)] if told),
             *(_began_late(_had_before(trace)) if late else _lacks(summary.info, sizes[PEAK + 1])),
             *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
             *_few_noted(trace, amount(sizes, PEAK)),
