@@ -57,9 +57,10 @@ static uint32_t setting(void)
 static bool is_wanted(void)
 {
     struct space_load load = space_load();
+    size_t waiting = load.dirty + thread_heap_now()->sparse_bytes / 2; /* at least so much of those is free */
     if (load.kept < GROWN_LARGE || load.is_locked) return false;
     if (heap_threads_now() > 1) return true;
-    return setting() == BACKGROUND_ON && (heap_threads_are_many() || load.dirty >= WAITING_ALONE);
+    return setting() == BACKGROUND_ON && (heap_threads_are_many() || waiting >= WAITING_ALONE);
 }
 
 /* When no thread could be had: a limit may have been met for a moment, but a sandbox refuses each time, and may say so in a log.

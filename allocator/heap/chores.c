@@ -346,6 +346,7 @@ _Atomic(uint32_t) heap_trims_asked;
 void heap_chores_sparse(struct heap *heap)
 {
     size_t most = atomic_load_explicit(&heap_settings.free_page_threshold, memory_order_relaxed);
+    if (heap->sparse.spans % RESTS_AFTER_SPANS == 0) heap_background_expect();
     /* One has come; more are too many when the threshold has been lowered. */
     for (uint32_t i = 0; i < SPARSE_SPANS_STEP && UNLIKELY(heap->sparse_bytes > most); i++)
         span_purge_sparse(heap, span_at(heap->sparse.first));

@@ -116,6 +116,21 @@ TEST(Background, GivesBackAPeakOfSmallBlocksWhileTheProgramSleeps)
     });
 }
 
+// No span becomes empty, so that nothing but their free pages waits to go back.
+TEST(Background, GivesBackPagesBetweenLiveBlocksWhileAProgramOfOneThreadSleeps)
+{
+    isolated::expect_passes([] {
+        constexpr size_t BLOCK = 700, BLOCKS = 200 * MIB / BLOCK;
+        static void *blocks[BLOCKS];
+        for (void *&block : blocks) block = std::memset(std::malloc(BLOCK), 1, BLOCK);
+        size_t most = resident();
+        for (size_t i = 0; i < BLOCKS; i++)
+            if (i % 16 != 0) std::free(blocks[i]);
+        EXPECT_TRUE(comes_true([most] { return resident() <= most - 80 * MIB; })) << most - resident();
+        EXPECT_TRUE(comes_true([] { return threads_now() == 1; }));
+    });
+}
+
 TEST(Background, ComesByItselfWhereThereAreThreadsOnly)
 {
     EXPECT_TRUE(is_on);
