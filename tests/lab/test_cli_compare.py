@@ -69,6 +69,14 @@ def test_weights_are_given_to_the_comparison_or_to_its_report(
     assert run_heapfit("report", tmp_path, "--weights", "memory=0").returncode == 2
 
 
+def test_a_metric_that_is_asked_for_decides_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    words = ("compare", *QUICK, "--metric", "mean_rss_bytes", "--out", tmp_path, "--json")
+    result = run_heapfit(*words, "--", *PROGRAM)
+    advice = json.loads(result.stdout)["advice"]
+    assert advice["metrics"] == {"mean-memory": "mean_rss_bytes"}
+    assert list(advice["weights"]) == ["mean-memory"]
+
+
 @pytest.mark.gate
 def test_settings_of_an_allocator_are_compared(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ["heapfit", "heapfit:decay_ms=5,huge_pages=never", "glibc:env.MALLOC_ARENA_MAX=1"]

@@ -35,6 +35,10 @@ class Goal:
     metric: Metric
     weight: float
 
+    @property
+    def title(self) -> str:
+        return self.name.replace("-", " ")
+
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:
     """Return the goals that count, and a note on each weight that has no metric here.
@@ -57,15 +61,28 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
             found.append(Goal(name, metric, weight))
         elif name in asked:
             notes.append(
-                f"{name.capitalize()} does not count: no metric of this study stands for it."
+                f"{name.replace('-', ' ').capitalize()} does not count: no metric of this study stands for it."
             )
     return found, notes
+
+
+def goal_of(metric: str) -> str:
+    """Return the goal that a metric is of.
+
+    >>> [goal_of(each) for each in ("mean_rss_bytes", "peak_pss_bytes", "wall_s", "requests_per_s")]
+    ['mean-memory', 'memory', 'time', 'time']
+    """
+    of_goals = {MEAN_MEMORY: meaning.MEAN_MEMORY, **_METRICS}
+    return next((goal for goal, names in of_goals.items() if metric in names), TIME)
 
 
 def _metric(goal: str, readings: Readings) -> Metric | None:
     """The first metric for `goal` that good trials have, and that is not nil throughout."""
     by_name = {metric.name: metric for metric in readings.study.metrics}
+    primary = readings.study.primary_metric
     candidates = _METRICS.get(goal) or _time_metrics(readings.study)
+    if goal_of(primary) == goal != TIME:
+        candidates = (primary, *candidates)
     for name in candidates:
         if name in by_name and (figures_of(readings, name) > 0).any():
             return by_name[name]

@@ -203,7 +203,7 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         (little if is_little else kept).append(goal)
     start = "{} does not count: in" if kept else "In"
     notes = [
-        f"{capitalised(start.format(goal.name))} {goal.metric.label.lower()} all "
+        f"{capitalised(start.format(goal.title))} {goal.metric.label.lower()} all "
         f"{readings.study.noun}s are shown to be within {_little(goal.metric)} of each other, "
         "which is too little to matter."
         for goal in little
@@ -318,7 +318,7 @@ def _disputes(
         if against and not for_it:
             labels = {metric.name: metric.label for metric, _ in others}
             ahead = [
-                goal.name
+                goal.title
                 for goal, (metric, known) in zip(weighed, contest.goals, strict=True)
                 if _is_better(metric, known, chosen, rival)
             ]

@@ -229,7 +229,7 @@ def _differing(
     pairs = [(best, name) for name in names]
     return join_words(
         [
-            goal.name
+            goal.title
             for goal, of_goal in zip(wanted, known, strict=True)
             if any(_is_shown(of_goal, *pair) for pair in pairs)
         ]
@@ -278,7 +278,7 @@ def _lead(
     more = _more(best, worse, score)
     if len(wanted) == 1 and more:
         verb = "needs" if len(others) == 1 else "need"
-        lead = f"{names} {verb} {more} more {wanted[0].name} than {name}."
+        lead = f"{names} {verb} {more} more {wanted[0].title} than {name}."
         return f"{lead} {name} {beside}." if beside else lead
     is_cheapest = best.score == min(standing.score for standing in standings)
     least = f"costs least{_under_weights(wanted)}"
@@ -315,7 +315,7 @@ def _ahead(
             if verdict and verdict.counts and is_less:
                 names.append(verdict.second)
         if names:
-            found.setdefault(_some(names, len(others)), []).append(goal.name)
+            found.setdefault(_some(names, len(others)), []).append(goal.title)
     return join_words([f"less {join_words(goals)} than {who}" for who, goals in found.items()])
 
 
@@ -345,7 +345,7 @@ def _trade_off(
         if worse:
             given.append(_price(goal, max(worse, key=lambda each: sign * each.beyond)))
     if not given:
-        names = join_words([goal.name for goal in wanted]).replace(" and ", " or ")
+        names = join_words([goal.title for goal in wanted]).replace(" and ", " or ")
         enough = "shown to be better by enough to matter" if little else "significantly better"
         return f"No other {one} is {enough} in {names}.", little
     return f"The price, against the best in each, is {join_words(given)}.", True
@@ -353,6 +353,6 @@ def _trade_off(
 
 def _price(goal: Goal, verdict: Verdict) -> str:
     if verdict.subject == "difference":
-        return f"more {goal.name} than {verdict.second}"
+        return f"more {goal.title} than {verdict.second}"
     ratio = verdict.estimate if goal.metric.better == "lower" else 1 / verdict.estimate
-    return f"{percent(ratio - 1)} more {goal.name} than {verdict.second}"
+    return f"{percent(ratio - 1)} more {goal.title} than {verdict.second}"

@@ -113,7 +113,7 @@ def compare(
         typer.Option("--aa", help="Compare an allocator with itself: every difference is chance."),
     ] = False,
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The metric that decides.")
+        str | None, typer.Option(metavar="NAME", help="The metric that decides, alone unless --weights is given.")
     ] = None,
     weighed: Weights = None,
     timeout: Timeout = None,
@@ -167,7 +167,7 @@ def compare(
         primary_metric=metric,
         factors=factors,
         measured=[each.metric for each in conditions],
-        weights=weights(weighed) if weighed is not None else None,
+        weights=weights(weighed) if weighed is not None else _alone(metric),
         reproduce=lambda study: _command_line(study, named, context),
     )
     gate = gates.Gate(conditions, study) if conditions else None
@@ -237,6 +237,13 @@ def _started(workload: Workload, builds: Mapping[str, str]) -> list[str]:
         return list(builds.values())
     program = program.replace("{here}", f"{workload.here}")
     return [f"{workload.here / program}" if "/" in program else program]
+
+
+def _alone(metric: str | None) -> dict[str, float] | None:
+    """The weights with which the metric that was asked for decides alone."""
+    from heapfit.advice.goals import goal_of
+
+    return {goal_of(metric): 1.0} if metric is not None else None
 
 
 def _check_alone(itself: bool, baseline: str) -> None:
