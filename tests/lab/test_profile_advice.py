@@ -375,7 +375,7 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
     ("kept", "began_late", "grown", "says", "is_said_to_leak"),
     [
         (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB during the recording", True),
-        (2000, True, 100 * KIB, "this is a leak or a cache without a limit", True),
+        (2000, True, 100 * KIB, "is a leak or a cache without a limit", True),
         (2000, True, 80 * KIB, "best first: node_new (tree.c:5) (125 KiB)", True),
         (2000, True, 50 * KIB, "but resident memory grew by no more than 50 KiB", False),
         (200, True, 100 * KIB, "too little to tell", False),

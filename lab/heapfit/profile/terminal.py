@@ -93,7 +93,7 @@ def _print_proposals(shown: Content, console: Console) -> None:
     for each in shown.proposals:
         if each.advice.feature:
             sections.setdefault(each.advice.feature, []).append(each.title)
-    named = [f"{feature} ({'; '.join(titles)})" for feature, titles in sections.items()]
+    named = [f"{feature} (see {'; '.join(titles)})" for feature, titles in sections.items()]
     own = [each.advice.sentence for each in shown.proposals if not each.advice.feature]
     console.print()
     for sentence in own:
@@ -170,8 +170,8 @@ def _print_table(table: Table, console: Console) -> None:
 
 
 def _brief(table: Table) -> Sequence[Sequence[Cell]]:
-    """The first rows of a table; one more where only that would be left out."""
-    return table.rows if len(table.rows) == table.brief + 1 else table.rows[: table.brief]
+    """The first rows of a table; all, where that is at most twice as many."""
+    return table.rows if len(table.rows) <= 2 * table.brief else table.rows[: table.brief]
 
 
 def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> int:

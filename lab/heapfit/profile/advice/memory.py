@@ -681,7 +681,7 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     if not ended_early(profile):
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, "
-            f"{how_it_grew(first)}. {_what_to_do(profile)}",
+            f"{how_it_grew(first)}.{_others(growing)} {_what_to_do(profile)}",
             if_lasting=_ends_soon(profile),
         )
     held = (
@@ -690,8 +690,8 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     )
     if _is_shown(first, profile):
         return mend(
-            f"{held}. If the program does not free it later, this is a leak or a cache without a "
-            "limit: fix it in the program; no allocator stops its growth."
+            f"{held}.{_others(growing)} What the program does not free later is a leak or a cache "
+            "without a limit: fix it in the program; no allocator stops its growth."
         )
     grown = _resident_growth(profile) or 0
     if grown < _ONE_STAYED * min(each.amount.bytes for each in growing):
@@ -709,6 +709,12 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
         f"it may have taken the place of older blocks, which the recording does not know, so "
         f"{what} a leak. Record for longer, or from the start, to tell."
     )
+
+
+def _others(growing: Sequence[Holder]) -> str:
+    """A sentence on those that grow beside the first."""
+    named = [f"{each.name} ({size(each.amount.bytes)})" for each in growing[1:_NAMED]]
+    return f" {join_words(named)} grew, too." if named else ""
 
 
 def _grow_together(growing: Sequence[Holder], profile: Profile) -> bool:
