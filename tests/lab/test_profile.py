@@ -262,7 +262,7 @@ def test_what_lives_when_a_recording_ends_early_need_not_be_a_leak(made: Made, w
     told = content(profile)
     end = next(each for each in told.sections if each.name == "end")
     assert end.title == "What was live when the recording ended"
-    assert "If the program does not free it later" in end.advice.sentence
+    assert "What the program does not free later" in end.advice.sentence
     assert "blocks were live when the recording ended" in end.sentences[0]
     assert "Live when the recording ended" in [fact.label for fact in told.facts]
     assert why in told.problems[0]
