@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 from heapfit.cli.failures import reported
-from heapfit.cli.quick import done_quickly
 
 
 def main() -> None:
@@ -19,6 +18,8 @@ def main() -> None:
 
 
 def _dispatch(arguments: list[str]) -> int:
+    from heapfit.cli.quick import done_quickly  # here, where Ctrl-C is answered
+
     if done_quickly(arguments):
         return 0
     from heapfit.cli.commands import application

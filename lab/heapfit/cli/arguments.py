@@ -182,6 +182,8 @@ def process_number(
     4711
     """
     several = word.split()
+    if not several:
+        raise UsageError(f"the process's ID or name is empty: is it running? {where}")
     if len(several) > 1 and all(each.isdecimal() for each in several):
         raise UsageError(f"{len(several)} processes ({', '.join(several)}); name one of them")
     if word.isdecimal() and 0 < int(word) <= _PID_MAX:

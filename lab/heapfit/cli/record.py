@@ -418,7 +418,8 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
                 )
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
-        told = "did the program allocate at all?"
+        early = any(each.whole and ended_early(each.end) for each in written)
+        told = "it ended too soon" if early else "did the program allocate at all?"
         if options.sample:
             told = "it allocated less than --sample meanwhile"
         elif not all(each.whole for each in written):

@@ -193,10 +193,20 @@ def _started(recording: Recording) -> str:
     return f"{datetime.fromtimestamp(recording.started_unix_ns / 1e9, UTC):%-d %B %Y, %H:%M UTC}"
 
 
+def _nothing(profile: Profile) -> str:
+    """A headline where no allocation is recorded, by what that means."""
+    means = {each.sample for each in profile.recordings if each.sample}
+    if ended_early(profile):
+        return f"Nothing of {_programs(profile)} is recorded: the recording ended before it did."
+    if means:
+        return f"{_programs(profile)} allocated too little for a sample of {size(max(means))}."
+    return f"{_programs(profile)} allocated nothing while it was recorded."
+
+
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
     if not profile.totals.allocations.objects:
-        return f"{_programs(profile)} allocated nothing while it was recorded."
+        return _nothing(profile)
     held = f"{_programs(profile)} held at most {size(peak.bytes)} in {blocks(peak.objects)}"
     if began_late(profile):
         held += " of what it allocated while it was recorded"

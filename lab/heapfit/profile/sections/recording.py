@@ -35,8 +35,8 @@ _FIRST_LOOK_NS = 10_000_000
 # What libraries allocate before the recorder, at least, and of the peak.
 _MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
 
-# With a larger relative error, the peak of a sample is called uncertain; by so many errors.
-_LARGEST_ERROR, _ERRORS_AT_MOST = 0.5, 2.0
+# With a larger relative error, the peak of a sample is called uncertain.
+_LARGEST_ERROR = 0.5
 
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
@@ -109,12 +109,16 @@ def _had_before(trace: Trace) -> int | None:
 
 def _few_noted(trace: Trace, peak: Amount) -> list[str]:
     """What a sample cannot tell that has few blocks of the peak, or none."""
-    if not trace.sampled or peak.bytes_error <= _LARGEST_ERROR * peak.bytes:
+    from scipy.special import gammaincinv
+
+    if not trace.sampled or (peak.bytes and peak.bytes_error <= _LARGEST_ERROR * peak.bytes):
         return []
     [(noted,)] = trace.query(f"SELECT count(*) FROM object WHERE {trace.at_peak()}")
-    most = peak.bytes + _ERRORS_AT_MOST * peak.bytes_error
+    each = peak.bytes / noted if noted and peak.bytes else trace.summary.info.sample
+    # The upper end of the exact 95 % interval of a Poisson mean (Garwood, Biometrika 1936).
+    most = float(gammaincinv(noted + 1, 0.975)) * each
     return [
-        f"The peak is uncertain: the sample has {counted(noted, 'block')} of it, and up to "
+        f"The peak is uncertain: the sample has {counted(noted, 'block') if noted else 'no block'} of it, and up to "
         f"{size(most)} may have been live. Record with a smaller --sample, or without it, to tell."
     ]
 
