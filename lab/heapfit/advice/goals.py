@@ -60,9 +60,8 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
         if weight and metric:
             found.append(Goal(name, metric, weight))
         elif name in asked:
-            notes.append(
-                f"{name.replace('-', ' ').capitalize()} does not count: no metric of this study stands for it."
-            )
+            of = name.replace("-", " ").capitalize()
+            notes.append(f"{of} does not count: no metric of this study stands for it.")
     return found, notes
 
 

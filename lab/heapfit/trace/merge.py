@@ -77,7 +77,7 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
     dated = [bool(_started(info)) for info in infos]
     if any(dated) and not all(dated):
         raise UsageError(
-            f"{sources[dated.index(False)]} does not tell when it began, as other files here do, so "
+            f"{sources[dated.index(False)]} does not tell when it began, as other files here do: "
             "what came first is not known; merge the files before you anonymise them"
         )
 

@@ -117,9 +117,10 @@ def _few_noted(trace: Trace, peak: Amount) -> list[str]:
     each = peak.bytes / noted if noted and peak.bytes else trace.summary.info.sample
     # The upper end of the exact 95 % interval of a Poisson mean (Garwood, Biometrika 1936).
     most = float(gammaincinv(noted + 1, 0.975)) * each
+    known = counted(noted, "block") if noted else "no block"
     return [
-        f"The peak is uncertain: the sample has {counted(noted, 'block') if noted else 'no block'} of it, and up to "
-        f"{size(most)} may have been live. Record with a smaller --sample, or without it, to tell."
+        f"The peak is uncertain: the sample has {known} of it, and up to {size(most)} may have "
+        "been live. Record with a smaller --sample, or without it, to tell."
     ]
 
 
