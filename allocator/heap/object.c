@@ -344,8 +344,12 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
         if (heap == &heap_sharing) {
             remote_free_alone(span, (uintptr_t)pointer);
             heap_background_pass(__builtin_return_address(0)); /* as above */
-        } else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
-        else remote_free_entering(span, (uintptr_t)pointer);
+        } else if (LIKELY(heap != &heap_none)) {
+            heap_see_space(heap); /* as below */
+            remote_free(heap, span, (uintptr_t)pointer);
+        } else {
+            remote_free_entering(span, (uintptr_t)pointer);
+        }
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
         remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
