@@ -26,6 +26,7 @@ from heapfit.catalogue import resolve_workload
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
 from heapfit.records import StudyDefinition, Workload
+from heapfit.trial.metrics import METRIC_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -42,6 +43,7 @@ MANUAL = ROOT / "docs" / "man"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
 GATE = ROOT / "docs" / "continuous-integration.md"
+METHOD = ROOT / "docs" / "method.md"
 CONTEXTS = ROOT / "docs" / "contexts.md"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -160,6 +162,11 @@ def test_the_library_page_names_the_functions_of_the_header() -> None:
     assert len(declared) > 10
     assert declared - named == set()
     assert named - declared - types == set()
+
+
+def test_the_page_that_keep_refers_to_names_every_metric() -> None:
+    section = METHOD.read_text(encoding="utf-8").partition("## A trial")[2].partition("\n## ")[0]
+    assert set(METRIC_NAMES) - set(INLINE.findall(section)) == set()
 
 
 def slug(heading: str) -> str:
