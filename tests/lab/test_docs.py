@@ -42,8 +42,8 @@ REFERENCE = ROOT / "docs" / "reference.md"
 MANUAL = ROOT / "docs" / "man"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
-GATE = ROOT / "docs" / "continuous-integration.md"
 METHOD = ROOT / "docs" / "method.md"
+GATE = ROOT / "docs" / "continuous-integration.md"
 CONTEXTS = ROOT / "docs" / "contexts.md"
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -304,7 +304,7 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         update_docs.START: {"demo table": lambda: update_docs.example_output(update_docs.DEMO)},
         update_docs.COMPARE: update_docs.COMPARE_BLOCKS,
         update_docs.METHOD: update_docs.METHOD_BLOCKS,
-        update_docs.LIBRARY: {"musl": update_docs.musl_table},
+        update_docs.MUSL_PAGE: {"musl": update_docs.musl_table},
         update_docs.SECURITY: update_docs.ATTACK_BLOCKS,
         update_docs.ACCOUNT: update_docs.ACCOUNT_BLOCKS,
         update_docs.FIT: {"fit reached": update_docs.fit_table},
