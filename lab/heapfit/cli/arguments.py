@@ -34,8 +34,8 @@ Allocators = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="Names, heapfit:decay_ms=100, mine=./lib.so, or `installed`. Default: the study's, or "
-        "all that are installed.",
+        help="Names, heapfit:decay_ms=100, mine=./lib.so, or `installed`. Default: all that are "
+        "installed.",
     ),
 ]
 Cores = Annotated[

@@ -91,13 +91,17 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="METRIC<=BOUND",
-            help="Choose only a candidate that is shown to keep its ratio to today's figure "
-            "within this bound; <= or >=; may be repeated.",
+            help="Reject candidates not shown to keep their ratio to today's figure within this "
+            "bound: 'wall_s<=1.02' is at most 2 % slower. docs/method.md (A trial) lists the "
+            "metrics; <= or >=; may be repeated.",
         ),
     ] = None,
     time: Annotated[
         str,
-        typer.Option(metavar="15m", help="How long all trials together may take: 90s, 15m, 2h."),
+        typer.Option(
+            metavar="15m",
+            help="Time for all trials together, without reading and writing files: 90s, 15m, 2h.",
+        ),
     ] = "15m",
     allocators: Allocators = None,
     baseline: Baseline = "glibc",
@@ -119,8 +123,12 @@ def fit(
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
 
-    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if it cannot be told whether
-    anything does, or whether anything is better, with 4 if nothing can be measured.
+    Exit codes:
+
+    - 0: a choice, or the advice to stay
+    - 1: nothing meets the limit, or everything better is shown to break a bound of --keep
+    - 3: it cannot be told whether there is a gain or a bound holds; more --time may settle it
+    - 4: nothing could be measured
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
     from heapfit.fit import goal as goals

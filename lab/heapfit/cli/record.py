@@ -141,7 +141,7 @@ def record(
     goes to standard error.
 
     With --pid, record a process that is already running. The recorder is loaded into it, which
-    stops it for some milliseconds, and stays there without doing anything afterwards. For blocks
+    stops it for a moment, and stays there without doing anything afterwards. For blocks
     allocated before the recording began, only the call that frees them is recorded. It must be a
     64-bit x86 process with glibc and without a seccomp filter, and you must be allowed to trace it.
     """
