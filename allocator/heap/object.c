@@ -369,21 +369,20 @@ void heap_free_slow(void *pointer, struct heap *heap)
 {
     uintptr_t block = (uintptr_t)pointer;
     struct span *span;
-    if (LIKELY(heap_find_span(heap, block, &span) && span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
-               atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
-        remote_free(heap, span, block);
-        return;
-    }
     if (UNLIKELY(heap == &heap_none)) {
         free_any(pointer, heap);
         return;
     }
-    size_t offset = space_offset(pointer);
-    if (!space_offset_is_foreign(offset) && span_of_offset(offset)->kind == SPAN_GUEST) {
-        heap_guest_free(span_of_offset(offset), pointer);
+    if (UNLIKELY(!heap_find_span(heap, block, &span))) {
+        size_t offset = space_offset(pointer);
+        span = space_offset_is_foreign(offset) ? NULL : span_of_offset(offset);
+    } else if (LIKELY(span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
+                      atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
+        remote_free(heap, span, block);
         return;
     }
-    free_any_own(pointer);
+    if (span != NULL && span->kind == SPAN_GUEST) heap_guest_free(span, pointer);
+    else free_any_own(pointer);
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)
