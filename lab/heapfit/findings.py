@@ -162,6 +162,8 @@ class Advice(Record):
     untold: list[str] = Field(default=[])
     # On the scores, over all settings: what time is set against memory.
     scores: list[Verdict] = Field(default=[])
+    # Who would be better than the baseline, but loses wall time, where processor time decides.
+    slow: list[str] = Field(default=[])
     reasons: str  # two sentences; none where `untold` says all
     small: str = ""  # that a difference in memory is a fixed cost, where all heaps are small
     basis: str = ""  # why processor time stands for time, where it does

@@ -158,6 +158,31 @@ def test_reasons_name_the_goal_where_others_gain_in_something_else() -> None:
     )
 
 
+def test_what_loses_wall_time_is_not_chosen_by_its_processor_time() -> None:
+    """`--goal time` chose what made the program twice as slow, and never named wall time."""
+    generator = np.random.default_rng(2)
+    user = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
+    study = study_of(["today", "other"], {"cores": ["1"]}, (WALL, user, MEMORY, MEAN))
+    for waits_s, choice in ((0.0, "other"), (2.0, None)):
+        trials = []
+        for block in range(12):
+            for name, time_s in (("today", 1.4), ("other", 1.0)):
+                wall_s = time_s * 1.3 + generator.exponential(0.1) + waits_s * (name == "other")
+                got = {"wall_s": wall_s, "user_s": time_s + generator.normal(0, 0.01),
+                       "peak_rss_bytes": GIB, "mean_rss_bytes": GIB}  # fmt: skip
+                trials.append(trial_of(study, (name,), got, block))
+        found = judged_of("time", Reading(study, trials))
+        assert found.choice == choice
+        why = " ".join(found.why)
+        assert "Time is processor time (user and system) here" in why
+        if choice:
+            assert "the wall time of today: a gain." in why
+        else:
+            assert "other needs 29 % less processor time, but " in why
+            assert "% more wall time than today" in why
+            assert found.not_chosen[0].reason.startswith("better in time, but shown to take more")
+
+
 def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     truth = {
         "today": TRUTH["today"],

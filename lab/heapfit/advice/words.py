@@ -53,6 +53,23 @@ def _less_time(disputes: Sequence[Dispute]) -> str:
     return join_words(said)
 
 
+def slower(wanted: Sequence[Goal], known: Sequence[Known], slow: Sequence[Verdict]) -> str:
+    """Return why those are not recommended that are better by the goals, and `slow` by the clock."""
+    said = []
+    for wall in slow:
+        gains = [
+            f"{percent(1 - found.estimate) if found.subject == 'ratio' else ''} less "
+            f"{goal.metric.label.lower()}".strip()
+            for goal, of_goal in zip(wanted, known, strict=True)
+            for found in [of_goal[wall.first, wall.second]]
+            if found.counts and found.beyond < 0
+        ]
+        more = percent(wall.estimate - 1)
+        but = f"but {more} more wall time than {wall.second}"
+        said.append(f"{wall.first} needs {join_words(gains)}, {but}.")
+    return f"{' '.join(said)} Choose by what matters more to you."
+
+
 def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool) -> str:
     """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)

@@ -138,6 +138,8 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     code = 0 if choice else _exit_code(able, told)
     shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
+    if shown[0].name == PROCESSOR:
+        shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
@@ -357,6 +359,8 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
     verdicts = {of: _found(summary, metric, name) for of, metric in wanted.items()}
     found = {of: _better(wanted[of], verdict) for of, verdict in verdicts.items()}
     gained, paid = ([of for of, each in found.items() if each == sign] for sign in (1, -1))
+    if name in advice.slow:
+        return f"better in {join_words(gained)}, but shown to take more wall time"
     if gained and paid and not _pays(summary, advice, name):
         return (
             f"better in {join_words(gained)} and worse in {join_words(paid)}, and not shown to be "
@@ -517,10 +521,10 @@ def _why(
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
         reasons = advice.reasons
         if reasons and goal.gives != "both":
-            label = metrics[0 if goal.gives == "time" else 1].label.lower()
+            label = metrics[0 if goal.gives == "time" else -1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
-        return [f"Nothing that was tried {said}.", *([reasons] if reasons else [])]
-    lines = []
+        return [f"Nothing that was tried {said}.", *filter(None, [reasons, advice.basis])]
+    lines = [advice.basis] if advice.basis else []
     for metric in metrics:
         verdict = _found(summary, metric, choice.name)
         if verdict is None:
