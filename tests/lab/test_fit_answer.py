@@ -414,7 +414,7 @@ def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
     assert answer.interval(other.memory).endswith("), +2.5 MiB")
     assert not answer.interval(other.time).endswith("B")
     assert "+2.5 MiB" in found.not_chosen[0].reason
-    assert found.why[-1].startswith("The program is small (6 MiB): so much more memory is mostly a")
+    assert found.why[-1].startswith("The program is small (peak memory 6.00 MiB): a difference in")
     chosen_one = chosen("memory", {**small, "other": (1.0, 3.0 * MIB, 3.0 * MIB)}, cv=0.001)
     assert "the rss of today (-3 MiB): a gain" in " ".join(chosen_one.why)
     large = {"today": (1.0, 60.0 * MIB, 6.0 * MIB), "other": (1.0, 85.0 * MIB, 8.5 * MIB)}

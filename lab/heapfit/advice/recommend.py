@@ -31,10 +31,10 @@ from heapfit.advice.words import (
     Known,
     by_processor_time,
     disputed,
-    fixed_cost,
     other_winners,
     reasons,
     slower,
+    small_program,
     telling_words,
     untold_words,
 )
@@ -387,11 +387,11 @@ def _untold(
 
 
 def _small(contest: Contest, standings: Sequence[Standing]) -> str:
-    """What is to be said of a difference in memory between small heaps; empty: there is none."""
+    """What is to be said of a difference in memory of a small program; empty: there is none."""
     for metric, known in contest.goals:
         if metric.name == RESIDENT_PEAK and any(each.counts for each in known.values()):
-            largest = max(each.metrics[metric.name] for each in standings)
-            return fixed_cost(largest) if largest < SMALL_PEAK else ""
+            least = min(each.metrics[metric.name] for each in standings)
+            return small_program(least) if least < SMALL_PEAK else ""
     return ""
 
 

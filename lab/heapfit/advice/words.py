@@ -110,11 +110,12 @@ def _range(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def fixed_cost(largest: float) -> str:
-    """Return what a difference in memory is where no peak is above `largest`."""
+def small_program(peak: float) -> str:
+    """Return what a difference in memory may be in a program that can do with such a `peak`."""
     return (
-        f"The heaps are small (peak memory at most {size(largest)}): a difference in memory is a "
-        "fixed cost per process, and does not grow with the heap."
+        f"The program is small (peak memory {size(peak)}): a difference in memory may be a fixed "
+        "cost of each process, or may grow with the heap. Measure it with more data before you "
+        "decide by memory."
     )
 
 

@@ -21,8 +21,6 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, join_words, scale_for
 
-# The memory of a program whose heap is small: an allocator's own is much of it.
-_SMALL_BYTES = 16 << 20
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -152,8 +150,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if choice is None and setup.goal.gives != "both":
         screened = _screened(setup, where.parent, reading)
         why = [*why, *_traded(standings, screened, setup.goal)]
-    why = [*why, *_fixed_cost(standings, summary, of_goals["memory"])]
-    why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
+    why = [*why, weighed.both.small, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
@@ -167,7 +164,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     return start.model_copy(
         update={
             "choice": choice.name if choice else None,
-            "why": [*why, *([ON_A_REPLAY] if setup.is_replay else [])],
+            "why": [*filter(None, why), *([ON_A_REPLAY] if setup.is_replay else [])],
             "standings": standings,
             "decisions": decisions,
             "not_chosen": others,
@@ -459,22 +456,6 @@ def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: G
     return [
         f"If {other} matters as well: {best.name} had {other} {interval(gained)} and {of_goal} "
         f"{interval(paid)}{where}; --goal balance judges both."
-    ]
-
-
-def _fixed_cost(standings: Sequence[Standing], summary: Summary, memory: Metric) -> list[str]:
-    """A note on ratios that look large beside a small heap."""
-    [today] = [
-        each.median
-        for each in summary.estimates
-        if (each.allocator, each.metric) == (summary.study.baseline, memory.name)
-    ] or [inf]
-    costs = [each.memory for each in standings if each.memory and each.memory.beyond > 0]
-    if today >= _SMALL_BYTES or not any(each.counts for each in costs):
-        return []
-    return [
-        f"The program is small ({bytes_text(round(today))}): so much more memory is mostly a fixed "
-        "cost of each process and does not grow with the heap."
     ]
 
 

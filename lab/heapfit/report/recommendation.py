@@ -58,7 +58,7 @@ def one_line(advice: Advice) -> str:
 
 def reasons_of(advice: Advice) -> str:
     """Return the reasons, what cannot be told, and why processor time decides where it does; before
-    them, that heaps are too small to compare."""
+    them, that the program is small."""
     said = (advice.small, advice.reasons, *advice.untold, advice.basis)
     return visible(" ".join(filter(None, said)))
 
