@@ -21,7 +21,7 @@ from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
 from rich.console import Console
-from trace_data import service
+from trace_data import Program, service
 
 MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
 MIB, GIB = 2**20, 2**30
@@ -530,6 +530,21 @@ def test_what_is_live_is_compared_with_memory_that_is_no_files(tmp_path: Path) -
     found, _ = look._with_recording(known, trace, 9 * MIB, 3 * MIB)
     assert found.live_bytes
     assert found.live_share == pytest.approx(found.live_bytes / (5 * MIB))
+
+
+def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:
+    """Of one without room for its events it was said that the program hardly uses malloc."""
+    known = Facts(cores=2, python=0, huge_pages=0)
+    full = {"reason": "the limit on the size of files is reached (ulimit -f)"}
+    for number, (end, said) in enumerate((
+        (None, "it hardly uses malloc"), ({"reason": "stop"}, "it hardly uses malloc"),
+        (full, full["reason"]),
+    )):  # fmt: skip
+        empty = Program().write(tmp_path / f"{number}.hft", end)
+        assert look._with_recording(known, empty)[1] == [f"Nothing was recorded: {said}."]
+    short = service(requests=40).write(tmp_path / "short.hft", full)
+    notes = look._with_recording(known, short)[1]
+    assert notes[0] == f"Only the beginning was recorded: {full['reason']}."
 
 
 def test_candidates_that_do_not_apply_are_one_row() -> None:

@@ -263,8 +263,10 @@ def _with_recording(
 
     That is with the recorder's own memory: where the size without it is known, that counts.
     """
-    if not main.exists() or not examine(main).events:
-        return facts, ["Nothing was recorded: it hardly uses malloc."]
+    written = examine(main) if main.exists() else None
+    trouble = written.trouble if written else ""
+    if written is None or not written.events:
+        return facts, [f"Nothing was recorded: {trouble or 'it hardly uses malloc'}."]
     tally = Tally()
     tally.include(count_file(main))
     found = profiled(tally)
@@ -287,7 +289,8 @@ def _with_recording(
     if facts.threads is None:
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
     unknown = [f"How much of the heap is in use is not known: {facts.hidden}."]
-    notes = [*(unknown if facts.hidden else []), *_growth(found, main)]
+    part = [f"Only the beginning was recorded: {trouble}."] if trouble else []
+    notes = [*part, *(unknown if facts.hidden else []), *_growth(found, main)]
     return facts.model_copy(update=update), notes
 
 
