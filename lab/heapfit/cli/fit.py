@@ -97,7 +97,11 @@ def fit(
     ] = None,
     time: Annotated[
         str,
-        typer.Option(metavar="15m", help="How long all trials together may take: 90s, 15m, 2h."),
+        typer.Option(
+            metavar="15m",
+            help="How long all trials together may take: 90s, 15m, 2h. A recorded run, and reading "
+            "what was recorded and measured, take some 10 to 30 s more.",
+        ),
     ] = "15m",
     allocators: Allocators = None,
     baseline: Baseline = "glibc",
