@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
+from heapfit.advice.goals import GOALS
 from heapfit.findings import Advice
-from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
+from heapfit.records import Factor, Metric, Study, Trial, TrialStatus, Weighed
 from heapfit.report import Reading, html_report
 from heapfit.report.pareto import pareto
 from heapfit.report.recommendation import deployment, headline, reasons_of
@@ -53,6 +55,18 @@ def test_the_weights_decide_who_leads(weights: dict[str, float], best: str) -> N
     assert advice.recommended == best
     assert advice.standings[0].allocator == best
     assert advice.weights == weights
+
+
+def test_every_goal_can_be_given_a_weight() -> None:
+    """A study's file refused `mean-memory`, which the documentation named."""
+    assert get_args(Weighed) == GOALS
+
+
+def test_what_has_no_weight_is_said_not_to_count() -> None:
+    said = "Time does not count: it has no weight."
+    assert said in advised(measured(TRUTH), {"memory": 2}).notes
+    for both in ({}, {"time": 1, "memory": 3}):
+        assert not any("no weight" in each for each in advised(measured(TRUTH), both).notes)
 
 
 def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean() -> None:
