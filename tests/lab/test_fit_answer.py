@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import typer
 from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit import catalogue
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
 from heapfit.fit import answer, candidates, facts, foretold, goal, look, page, search, state
@@ -528,8 +529,39 @@ def test_what_is_live_is_compared_with_memory_that_is_no_files(tmp_path: Path) -
     trace = service(requests=40).write(tmp_path / "service.hft")
     known = Facts(cores=2, python=0, huge_pages=0, peak_rss_bytes=8.0 * MIB)
     found, _ = look._with_recording(known, trace, 9 * MIB, 3 * MIB)
+    assert found.mean_live_share
     assert found.live_bytes
     assert found.live_share == pytest.approx(found.live_bytes / (5 * MIB))
+
+
+def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> None:
+    """A program that kept 200 MiB for 12 MiB of live blocks was told that nothing applies to it:
+    at the peak, all was in use."""
+    heap = [200 * MIB, None, None, None, 200 * MIB]
+    course: Any = SimpleNamespace(live_bytes=[200 * MIB, *[0] * 4], resident_anonymous=heap)
+    assert look._mean_live_share(course, 0) == pytest.approx(0.2)
+    assert look._mean_live_share(course, 150 * MIB) == pytest.approx(0.5)
+    known = Facts(cores=2, python=0, huge_pages=0, live_share=0.97, mean_live_share=0.2)
+    [heapfit] = catalogue.resolve_allocators(["heapfit"])
+
+    def tried(text: str) -> set[str]:
+        found = candidates.candidates([heapfit], "glibc", known, goal.parse(text))
+        return {each.name.partition("+")[2] for each in found if each.tried and not each.is_plain}
+
+    assert {"bounded", "decay-50"} <= tried("mean")
+    assert {"bounded", "decay-50"} <= tried("mean<=1g")
+    assert not {"bounded", "decay-50"} & tried("memory")
+
+
+def test_of_a_recording_that_began_late_it_is_not_known_what_was_in_use(tmp_path: Path) -> None:
+    """It was a share of memory most of which was older than the recording."""
+    made = service(requests=40)
+    made.info["began_late"] = True
+    trace = made.write(tmp_path / "late.hft")
+    found, notes = look._with_recording(Facts(cores=2, python=0, huge_pages=0), trace, 90 * MIB)
+    assert (found.live_share, found.mean_live_share) == (None, None)
+    assert "is not known: the recording began in a running process." in notes[0]
+    assert found.live_bytes
 
 
 def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:
