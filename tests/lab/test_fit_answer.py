@@ -17,7 +17,7 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit import catalogue
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
-from heapfit.fit import answer, candidates, facts, foretold, goal, look, page, search, state
+from heapfit.fit import answer, candidates, deploy, facts, foretold, goal, look, page, search, state
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
@@ -532,6 +532,43 @@ def test_what_is_live_is_compared_with_memory_that_is_no_files(tmp_path: Path) -
     assert found.mean_live_share
     assert found.live_bytes
     assert found.live_share == pytest.approx(found.live_bytes / (5 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "promised"),
+    [
+        ("wall_s", "peak_rss_bytes", " heapfit fit found 0.8 times the wall time before."),
+        ("allocator_s", "replay_peak_bytes", None),
+        ("requests_per_s", "peak_pss_bytes", None),
+    ],
+)
+def test_only_figures_of_the_process_are_promised(
+    time: str, memory: str, promised: str | None
+) -> None:
+    """An alert compared the service's resident memory with the peak of a replay's heap, which it
+    was always above, and called allocator time the time of the service."""
+    found, reading = judged("time", TRUTH, 0.0001, 12)
+    standings = [
+        each.model_copy(
+            update={
+                "time": each.time.model_copy(update={"metric": time}),
+                "memory": each.memory.model_copy(update={"metric": memory}),
+            }
+        )
+        for each in found.standings
+        if each.time and each.memory
+    ]
+    made = found.model_copy(update={"standings": standings})
+    workload = catalogue.ad_hoc_workload(["true"], None)
+    of = deploy.promise(made, reading.summary, workload, "")
+    assert of.time == (promised or "")
+    assert of.peak_bytes == (pytest.approx(3 * GIB, rel=0.01) if promised else None)
+    alerts = deploy._alerts(reading.study.allocator("quick"), of)
+    assert ("MemoryAbovePromise" in alerts) == bool(promised)
+    assert ("heapfit fit found" in alerts) == bool(promised)
+    assert "TimeAboveLastWeek" in alerts
+    watched = " ".join(deploy._watched(reading.study.allocator("quick"), of))
+    assert ("above that of the trials" in watched) == bool(promised)
 
 
 def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> None:

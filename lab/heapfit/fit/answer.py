@@ -67,7 +67,8 @@ class Answer(Record):
 
 ON_A_REPLAY = (
     "This rests on a replay of the recorded calls: it predicts memory well, time in the "
-    "allocator less well, and the rest of the program not at all. Watch it after deploying."
+    "allocator less well, and the rest of the program not at all: no figure of the process is "
+    "promised. Watch it after deploying."
 )
 
 
