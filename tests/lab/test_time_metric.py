@@ -146,7 +146,9 @@ def test_nothing_is_kept_that_a_figure_of_time_in_the_table_speaks_against() -> 
 def waiting(trials: Sequence[Trial], name: str, more_s: float) -> list[Trial]:
     """The trials, those of one allocator with so much more wall time, of which nothing computes."""
     return [
-        each.model_copy(update={"metrics": {**each.metrics, "wall_s": each.metrics["wall_s"] + add}})
+        each.model_copy(
+            update={"metrics": {**each.metrics, "wall_s": each.metrics["wall_s"] + add}}
+        )
         for each in trials
         for add in [more_s * (each.planned.allocator == name)]
     ]

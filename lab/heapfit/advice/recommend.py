@@ -8,8 +8,8 @@ only where some allocator is better than another one: the baseline, if it is unb
 gives up what they have without a reason; else the unbeaten one of the lowest score.
 
 Time is one metric (`statistics.time_metric` says which). Where it cannot tell, and another figure
-of time shows who would not be recommended to be better, nothing is recommended. Where processor time
-decides, nobody is better who is shown to lose wall time by it: waits that an allocator causes are in
+of time shows who would not be recommended to be better, nothing is recommended. Where processor
+time decides, nobody is better who is shown to lose wall time: waits that an allocator causes are in
 no processor time. Both can only withdraw a recommendation, so that no more of them are false.
 """
 
@@ -79,8 +79,9 @@ class Contest:
         wall, processor = self.wall.get((first, second)), self.processor.get((first, second))
         if wall is None or not wall.counts or wall.beyond < 0:
             return None
-        told = bool(processor and processor.shown and processor.beyond > 0)
-        return None if told and (wall.low or 0.0) <= (processor.high or inf) else wall
+        if processor and processor.shown and processor.beyond > 0:
+            return None if (wall.low or 0.0) <= (processor.high or inf) else wall
+        return wall
 
     def better(self, first: str, second: str) -> bool:
         return self.lost_wall_time(first, second) is None and self.would_be_better(first, second)

@@ -54,7 +54,7 @@ def _less_time(disputes: Sequence[Dispute]) -> str:
 
 
 def slower(wanted: Sequence[Goal], known: Sequence[Known], slow: Sequence[Verdict]) -> str:
-    """Return why those are not recommended that are better by the goals, and `slow` by the clock."""
+    """Return why those are not recommended that are better by the goals: they lose wall time."""
     said = []
     for wall in slow:
         gains = [

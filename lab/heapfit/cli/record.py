@@ -243,6 +243,7 @@ def _refuse_beside_pid(
 
 _MOST_LISTED = 12
 
+
 def _record_running(pid: int, output: Path | None, options: RecordOptions, as_json: bool) -> None:
     with told_to_stop() as is_told:
         attached = attach(pid, output or _named_after(present(pid).name), options)

@@ -377,8 +377,8 @@ def _watched(chosen: InstalledAllocator, of: Promise) -> list[str]:
     ]
     if of.peak_bytes:
         lines += [
-            "It also fires when memory is above that of the trials: put in your service's own figure",
-            "if it does other work.",
+            "It also fires when memory is above that of the trials: put in your service's own",
+            "figure if it does other work.",
         ]
     if takes_options(chosen):
         lines += [

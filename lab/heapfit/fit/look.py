@@ -299,10 +299,10 @@ def _with_recording(
     return facts.model_copy(update=update), notes
 
 
-def _mean_live_share(course: Course, of_recorder: int) -> float | None:
+def _mean_live_share(course: Course, of_recorder: float) -> float | None:
     """Return the share of the anonymous memory, without the recorder's own, that was live over
     time. Between two looks at the memory it is as at the first."""
-    live, held, last = 0, 0, None
+    live, held, last = 0, 0.0, None
     for own, seen in zip(course.live_bytes, course.resident_anonymous, strict=True):
         last = seen or last
         if last is not None:

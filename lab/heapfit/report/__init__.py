@@ -57,8 +57,8 @@ def write_reading(reading: Reading, folder: Path) -> Path:
 
 def is_current(folder: Path, study: Study) -> bool:
     """Whether the reports of the `study` in `folder` were written with its weights, after its last
-    change, and after this heapfit was installed. Those of the future are not: the clock was put back, and what has
-    changed since seems to be older."""
+    change, and after this heapfit was installed. Those of the future are not: the clock was put
+    back, and what has changed since seems to be older."""
     names = (STUDY_FILE, TRIALS_FILE, LOOKS_FILE)
     made_from = [*filter(Path.exists, (folder / name for name in names)), Path(heapfit.__file__)]
     try:
