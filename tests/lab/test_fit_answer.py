@@ -72,11 +72,13 @@ def setup_of(text: str, reading: Reading) -> Any:
     )  # fmt: skip
 
 
-def judged_of(text: str, reading: Reading) -> answer.Answer:
+def judged_of(
+    text: str, reading: Reading, dropped: Sequence[answer.NotChosen] = ()
+) -> answer.Answer:
     setup: Any = setup_of(text, reading)
     start = answer.Answer(
         choice=None, goal=text, baseline="today", why=[], standings=[], decisions=[],
-        not_chosen=[], exit_code=0, study=None,
+        not_chosen=list(dropped), exit_code=0, study=None,
     )  # fmt: skip
     return answer.judged(setup, Path("confirm"), reading, start)
 
@@ -246,21 +248,24 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     assert asked == [(2, 1), (2, 1)]
 
 
-def test_what_there_was_no_time_for_is_named_allocators_first_with_the_time_for_them() -> None:
+def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:
+    """The names, which the table of candidates has, filled the end once more."""
     screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
     screened.enough_s = 130.0
     stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
     found = answer.with_late(stays, screened)
-    assert found.why == [
-        "There was no time to run jemalloc: --time 3m would do.",
-        "After the screening there was no time to measure mimalloc2: --time 3m would do.",
-        *stays.why,
-        "There was no time to run jemalloc+decay-1s: allow more --time.",
-    ]
+    late = (
+        "2 candidates were not run and 1 candidate was not measured after the screening (the "
+        "tables name them); --time 3m would do."
+    )
+    assert found.late == late
+    assert found.why == [late, *stays.why]
     # That nothing is better cannot be told without them.
     assert (stays.exit_code, found.exit_code) == (0, 3)
     assert answer.with_late(chosen("time"), screened).exit_code == 0
-    assert answer.with_late(stays, search.Screened([], late=["glibc+keep"])).exit_code == 0
+    settings = answer.with_late(stays, search.Screened([], late=["glibc+keep"]))
+    assert settings.exit_code == 0
+    assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
 
 
@@ -408,6 +413,20 @@ def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
     assert "screening" not in told()
 
 
+def test_what_adds_nothing_to_its_allocator_is_not_commended_for_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    truth = {"today": (1.0, GIB, GIB), "slow": (1.0, 1.2 * GIB, GIB)}
+    _, reading = judged("memory", truth, 0.005, 12)
+    of_all = {**truth, "heapfit": (0.73, GIB, GIB), "heapfit-pools": (0.72, GIB, GIB)}
+    standings = chosen("memory", of_all).standings
+    monkeypatch.setattr(answer, "_screened", lambda *_: standings)
+    pools = answer.NotChosen(name="heapfit-pools", after="", reason="", adds_nothing=True)
+    for dropped, name in (((), "heapfit-pools"), ((pools,), "heapfit")):
+        said = judged_of("memory", reading, dropped).why[-1]
+        assert said.startswith(f"If time matters as well: {name} had time 0.7")
+
+
 def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
     small = {"today": (1.0, 6.0 * MIB, 6.0 * MIB), "other": (1.0, 8.5 * MIB, 8.5 * MIB)}
     found = chosen("memory", small, cv=0.001)
@@ -425,8 +444,8 @@ def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
 @pytest.mark.parametrize(
     ("cost", "reason"),
     [
-        (1.3, "it cost more than glibc alone: it needed 1.300x the time"),
-        (1.0, "it saved less than 1 % of the cost of glibc alone"),
+        (1.3, "it needed 1.300x the time of glibc alone"),
+        (1.0, "it saved less than 1 % of the time of glibc alone"),
         (0.95, "it needed 0.950x the time of glibc; others did better"),
     ],
 )
@@ -447,7 +466,10 @@ def test_why_a_setting_is_dropped_says_how_much_it_needed(
         baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
     )
     search._halve(setup, state, Path("screen-1"), 1)
-    assert [(each.name, each.reason) for each in state.dropped] == [("glibc+keep", reason)]
+    [dropped] = state.dropped
+    assert (dropped.name, dropped.reason) == ("glibc+keep", reason)
+    # What adds nothing is not commended for what else it has.
+    assert dropped.adds_nothing == (cost > 0.99)
 
 
 def test_who_fails_once_in_a_round_stays_where_todays_has_failed_as_often_before(
@@ -651,6 +673,8 @@ def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     assert quiet.why[0].startswith("Nothing that was tried is shown to be better")
     noisy = chosen("time", alike, cv=0.2)
     assert (noisy.choice, noisy.exit_code) == (None, 3)
+    assert quiet.headline == "Stay with today"
+    assert noisy.headline == "Stay with today for now: what is better cannot be told yet"
     assert "Whether other has less wall time than today cannot be told" in noisy.why[0]
     assert "would show a gain of 5 %" in noisy.why[1]
     assert "more than fit would run" in noisy.why[1]
@@ -675,11 +699,10 @@ def test_why_something_is_not_chosen_agrees_with_its_row() -> None:
     little = (1.0, 99.5 * MIB, 100.0 * MIB)
     said = reason("balance", little, cv=1e-4)
     assert said.startswith(
-        "better in memory by what is less than 1 MiB, too little to matter, and not shown to be "
-        "better in time: "
+        "saves under 1 MiB of memory, too little to matter, and not shown to be better in time: "
     )
     assert "memory 0.995x" in said
     said = reason("balance", (1.0, 99.0 * MIB, 100.0 * MIB), cv=1e-3)
-    assert said.startswith("better in memory by what may be less than 1 MiB, too little to matter")
+    assert said.startswith("may save under 1 MiB of memory, too little to matter")
     said = reason("balance", (1.05, 95.0 * MIB, 100.0 * MIB))
     assert said.startswith("better in memory and worse in time, and not shown to be better in both")

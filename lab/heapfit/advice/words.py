@@ -205,26 +205,19 @@ def _kept(
     kept = standings[0].allocator
     if untold:
         return f"No {one} is shown to be better."
-    return f"No {one} is shown to be better than {kept}, which {_beside(wanted, standings, known)}."
+    start = f"No {one} is shown to be better than {kept}"
+    alike, *others = _near(standings, known)
+    if alike and not any(others):
+        names = _some(alike, len(standings) - 1, "all")
+        goals = join_words([goal.title for goal in wanted])
+        return f"{start}: {names} and {kept} need the same {goals}, as far as this can tell."
+    return f"{start}, which {_beside(wanted, standings, known)}."
 
 
 def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]) -> str:
-    """How the first stands to those that it is tied with, as a predicate; empty: there are none.
-
-    Tied are also those of which a difference is shown, but decides nothing.
-    """
+    """How the first stands to those that it is tied with, as a predicate; empty: there are none."""
     best = standings[0].allocator
-    alike, near, unclear, other = [], [], [], []
-    for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
-        verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
-        if any(each.counts for each in verdicts):
-            other.append(name)
-        elif any(each.shown and not each.trivial for each in verdicts):
-            unclear.append(name)
-        elif any(each.shown for each in verdicts):
-            near.append(name)
-        else:
-            alike.append(name)
+    alike, near, unclear, other = _near(standings, known)
     others = len(standings) - 1
     said = [f"cannot be told apart from {_some(alike, others)}"] if alike else []
     if near:
@@ -238,6 +231,24 @@ def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequen
     if other:
         said.append(f"is better than {_some(other, others)} in one respect and worse in another")
     return ", and ".join(said)
+
+
+def _near(standings: Sequence[Standing], known: Sequence[Known]) -> tuple[list[str], ...]:
+    """Those that the first is tied with: without any difference that is shown, with one that is too
+    little, with one that may be too little, with some that decide nothing together."""
+    best = standings[0].allocator
+    alike, near, unclear, other = [], [], [], []
+    for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
+        verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
+        if any(each.counts for each in verdicts):
+            other.append(name)
+        elif any(each.shown and not each.trivial for each in verdicts):
+            unclear.append(name)
+        elif any(each.shown for each in verdicts):
+            near.append(name)
+        else:
+            alike.append(name)
+    return alike, near, unclear, other
 
 
 def _differing(

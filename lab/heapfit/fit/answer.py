@@ -19,7 +19,7 @@ from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
 from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
-from heapfit.text import bytes_text, join_words, scale_for
+from heapfit.text import bytes_text, counted, join_words, scale_for
 
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
@@ -47,6 +47,7 @@ class NotChosen(Record):
     name: str
     after: str
     reason: str
+    adds_nothing: bool = False  # to its allocator alone
 
 
 class Answer(Record):
@@ -58,11 +59,20 @@ class Answer(Record):
     today: str | None = None  # what the baseline stands for, where that is not its name
     is_replay: bool = False  # it rests on a recording's replay, not on the program
     why: list[str]  # sentences
+    late: str = ""  # that of these which says what there was no time for
     standings: list[Standing]  # the best by the goal first
     decisions: list[verdicts.RatioDecision]
     not_chosen: list[NotChosen]
     exit_code: int
     study: str | None  # the folder with the evidence
+
+    @property
+    def headline(self) -> str:
+        """The answer in a few words."""
+        if self.choice:
+            return f"Choose {self.choice}"
+        more = " for now: what is better cannot be told yet"
+        return f"Stay with {self.baseline}{more if self.exit_code == CANNOT_BE_TOLD else ''}"
 
 
 ON_A_REPLAY = (
@@ -76,7 +86,7 @@ def answered(
     setup: Setup, where: Path | None, screened: Screened, today: str | None = None
 ) -> tuple[Answer, Reading | None]:
     """Return the answer that the study in `where` gives, and that study as it was read."""
-    others = [NotChosen(name=d.name, after=d.after, reason=d.reason) for d in screened.dropped]
+    others = [NotChosen(**vars(each)) for each in screened.dropped]
     start = Answer(
         choice=None,
         goal=setup.goal.text,
@@ -96,24 +106,25 @@ def answered(
 
 
 def with_late(found: Answer, screened: Screened) -> Answer:
-    """Return an answer that names what there was no time for: allocators first, since without these
-    it cannot be told that nothing is better; then settings."""
-    first, last = [], []
-    for names, start in (
-        (screened.late, "There was no time to run"),
-        (screened.unjudged, "After the screening there was no time to measure"),
-    ):
-        plain = [each for each in names if "+" not in each]
-        settings = [each for each in names if "+" in each]
-        if plain:
-            enough = f"{time_option(screened.enough_s)} would do"
-            first.append(f"{start} {join_words(plain)}: {enough}.")
-        if settings:
-            last.append(f"{start} {join_words(settings)}: allow more --time.")
-    untold = bool(first) and found.choice is None
+    """Return an answer that says of how many candidates there was no time for. It begins with that
+    where allocators are among them, since it then cannot be told that nothing is better."""
+    said = [
+        f"{counted(len(names), 'candidate')} {'was' if len(names) == 1 else 'were'} not {what}"
+        for names, what in (
+            (screened.late, "run"),
+            (screened.unjudged, "measured after the screening"),
+        )
+        if names
+    ]
+    if not said:
+        return found
+    late = f"{join_words(said)} (the tables name them); {time_option(screened.enough_s)} would do."
+    plain = any("+" not in each for each in (*screened.late, *screened.unjudged))
+    untold = plain and found.choice is None
     return found.model_copy(
         update={
-            "why": [*first, *found.why, *last],
+            "why": [late, *found.why] if plain else [*found.why, late],
+            "late": late,
             "exit_code": CANNOT_BE_TOLD if untold else found.exit_code,
         }
     )
@@ -149,7 +160,9 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
     if choice is None and setup.goal.gives != "both":
-        screened = _screened(setup, where.parent, reading)
+        idle = {each.name for each in start.not_chosen if each.adds_nothing}
+        found = _screened(setup, where.parent, reading)
+        screened = [each for each in found if each.name not in idle]
         why = [*why, *_traded(standings, screened, setup.goal)]
     why = [*why, weighed.both.small, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
@@ -369,7 +382,7 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
     if paid:
         return f"shown to be worse in {join_words(paid)}"
     little = {of: _little(wanted[of], verdict) for of, verdict in verdicts.items()}
-    said = [f"better in {of} by what {each}" for of, each in little.items() if each]
+    said = [f"{each} of {of}, too little to matter" for of, each in little.items() if each]
     others = [of for of, each in little.items() if not each]
     if others:
         said.append(f"not shown to be better in {join_words(others, 'or')}")
@@ -392,7 +405,7 @@ def _little(metric: Metric, verdict: Verdict | None) -> str:
     if (verdict.beyond < 0) != (metric.better == "lower"):
         return ""
     least = scale_for(metric.unit, [too_small(metric)], 1).text(too_small(metric))
-    return f"{'is' if verdict.trivial else 'may be'} less than {least}, too little to matter"
+    return f"{'saves' if verdict.trivial else 'may save'} under {least}"
 
 
 def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
