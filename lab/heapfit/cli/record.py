@@ -40,7 +40,7 @@ from heapfit.record import (
 )
 from heapfit.record import run as run_recorded
 from heapfit.records import Workload
-from heapfit.trace.ending import ended_early, work_elsewhere
+from heapfit.trace.ending import work_elsewhere
 
 app = new_app()
 
@@ -243,9 +243,6 @@ def _refuse_beside_pid(
 
 _MOST_LISTED = 12
 
-# Why a recording of a running process ends where nothing is amiss, beside the program's own end.
-_EXPECTED = ("", "stop", "the time is over", "exec")
-
 
 def _record_running(pid: int, output: Path | None, options: RecordOptions, as_json: bool) -> None:
     with told_to_stop() as is_told:
@@ -265,7 +262,7 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
             f"note: process {pid} became another program, which this recording does not have; to "
             f"record that, run this again: heapfit record --pid {pid}"
         )
-    if written.ended not in _EXPECTED and ended_early(written.end):
+    if written.whole and written.trouble:
         raise HeapfitError(f"the recording ended early: {written.ended}")
 
 
@@ -418,9 +415,10 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
                 )
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
-        early = any(each.whole and ended_early(each.end) for each in written)
-        told = "it ended too soon" if early else "did the program allocate at all?"
-        if options.sample:
+        told = "did the program allocate at all?"
+        if troubles := [each.trouble for each in written if each.whole and each.trouble]:
+            told = f"the recording ended early: {troubles[0]}"
+        elif options.sample:
             told = "it allocated less than --sample meanwhile"
         elif not all(each.whole for each in written):
             told = "what it did in less than a tenth of a second was lost when it was killed"

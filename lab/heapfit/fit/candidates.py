@@ -80,7 +80,8 @@ def _judged(
     allocator: InstalledAllocator, setting: AllocatorSetting, facts: Facts, goal: Goal
 ) -> Candidate:
     variant = catalogue.with_setting(allocator, setting)
-    missed = [each for each in setting.when if known.holds(each, facts) is False]
+    when = [known.of_mean(each) if goal.is_of_mean else each for each in setting.when]
+    missed = [each for each in when if known.holds(each, facts) is False]
     taken = [name for name in setting.environment if name in os.environ]
     if goal.gives != setting.gives and "both" not in (goal.gives, setting.gives):
         reason = f"it gives {setting.gives}, and the goal is {goal.text}"
@@ -91,11 +92,11 @@ def _judged(
     else:
         reason = ""
     applies = not reason
-    open_ones = [each for each in setting.when if known.holds(each, facts) is None]
+    open_ones = [each for each in when if known.holds(each, facts) is None]
     if applies and open_ones:
         reason = f"if {join_words([known.asked(each) for each in open_ones])}"
     elif applies:
-        seen = "; ".join(known.told(each, facts) for each in setting.when)
+        seen = "; ".join(known.told(each, facts) for each in when)
         reason = f"{setting.why}{seen and f' Seen: {seen}.'} Price: {setting.trades}."
     replayable = not any(known.is_of_interpreter(each) for each in setting.when)
     return Candidate(variant, applies, reason, setting.trades, replayable, applies)

@@ -56,6 +56,11 @@ class Goal:
     gives: Literal["time", "memory", "both"]
     limit: Limit | None = None
 
+    @property
+    def is_of_mean(self) -> bool:
+        """Whether memory over time counts, not its peak."""
+        return self.text == MEAN or (self.limit is not None and self.limit.what == "mean")
+
 
 def parse(text: str) -> Goal:
     """Return the goal; UsageError, naming the nearest one, where `text` is none.

@@ -42,7 +42,6 @@ def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
         title=reading.study.workload.title if reading else state.request.command,
         command=state.request.command,
         answer=answer,
-        headline=headline(answer.choice, answer.baseline),
         facts=labelled(state.facts) if state.facts else {},
         notes=state.notes,
         interval=interval,
@@ -52,12 +51,3 @@ def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",
     )
-
-
-def headline(choice: str | None, baseline: str) -> str:
-    """Return the answer in three words.
-
-    >>> headline(None, "glibc")
-    'Stay with glibc'
-    """
-    return f"Choose {choice}" if choice else f"Stay with {baseline}"

@@ -118,6 +118,7 @@ class Dropped:
     name: str
     after: str
     reason: str
+    adds_nothing: bool = False  # to its allocator alone
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Screened:
     dropped: list[Dropped] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # those that there was no time to run
     unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
-    enough_s: float = 0.0  # what `--time` would do for the allocators among both
+    enough_s: float = 0.0  # what `--time` would do for both
 
 
 def sizes(count: int) -> list[int]:
@@ -243,16 +244,20 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
     broken = set(out)
+    idle = set()
+    of_goal = join_words([each.replace("-", " ") for each in setup.goal.weights])
+    together = ", taken together" if len(setup.goal.weights) > 1 else ""
     for name in by_name:
         for plain in plainer(name):
             if plain in over or plain in broken or not {name, plain} <= set(order):
                 continue
             beside = order[name] / order[plain]
-            if beside * _EARNED > 1:
-                needed = _needed(advice, name, plain)
-                out.setdefault(name, f"it cost more than {plain} alone: it needed {needed}")
-            elif beside > _EARNED:
-                out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
+            if beside > _EARNED:
+                idle.add(name)
+                alone = f"of {plain} alone{together}"
+                more = f"it needed {_needed(advice, name, plain)} {alone}"
+                less = f"it saved less than 1 % of the {of_goal} {alone}"
+                out.setdefault(name, more if beside * _EARNED > 1 else less)
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
     good.sort(key=lambda name: over.get(name, 0.0))
@@ -268,7 +273,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
-    state.dropped += [Dropped(name, after, why) for name, why in out.items()]
+    state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
 
 
