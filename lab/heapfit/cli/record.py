@@ -40,7 +40,6 @@ from heapfit.record import (
 )
 from heapfit.record import run as run_recorded
 from heapfit.records import Workload
-from heapfit.trace.ending import work_elsewhere
 
 app = new_app()
 
@@ -171,8 +170,12 @@ def record(
     recording = _record(command, path, options, environment, allocator, as_json)
     written = [examine(path) for path in recording.files]
     _tell(written, as_json, exit_code=recording.exit_code)
-    if not children and (elsewhere := work_elsewhere(written[0].end)):
-        warn(f"note: {elsewhere}")
+    if not children and recording.children_share > _MUCH:
+        warn(
+            f"note: {text.percent(recording.children_share)} of the processor time went to "
+            "processes that it started, which are not in the recording; --attach-children records "
+            "them, too"
+        )
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -241,6 +244,8 @@ def _refuse_beside_pid(
             )
 
 
+# Part of the processor time above which it is said that others took it.
+_MUCH = 0.1
 _MOST_LISTED = 12
 
 
