@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,20 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit import catalogue
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
-from heapfit.fit import answer, candidates, deploy, facts, foretold, goal, look, page, search, state
+from heapfit.errors import HeapfitError
+from heapfit.fit import (
+    answer,
+    candidates,
+    deploy,
+    facts,
+    foretold,
+    goal,
+    look,
+    page,
+    running,
+    search,
+    state,
+)
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
@@ -621,6 +635,15 @@ def test_of_a_recording_that_began_late_it_is_not_known_what_was_in_use(tmp_path
     assert (found.live_share, found.mean_live_share) == (None, None)
     assert "is not known: the recording began in a running process." in notes[0]
     assert found.live_bytes
+
+
+def test_of_a_process_without_a_recorder_a_command_is_named_that_fits_it() -> None:
+    """`fit --pid` led to `record --pid`, and after that to an error again."""
+    pid = os.getpid()
+    with pytest.raises(HeapfitError) as raised:
+        running.recorder_of(pid)
+    line = f"heapfit record --pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
+    assert str(raised.value).endswith(f"this fits a recording of it: {line}")
 
 
 def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:

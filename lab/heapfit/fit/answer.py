@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -146,7 +146,9 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     ]
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
-    code = 0 if choice else _exit_code(able, told)
+    # 1 where every gain is shown to break a bound, 3 where of one that cannot be told.
+    code = CANNOT_BE_TOLD if any(each.keeps == "untold" for each in able) else exit_code(told)
+    code = 0 if choice else code
     shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
     if shown[0].name == PROCESSOR:
         shown.insert(1, _metric(summary, WALL))
@@ -156,7 +158,11 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     elif choice is None and not able and any(each.untold for each in standings):
         why, code = _untold_words(setup, where, reading, standings), CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
-        why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
+        what = setup.goal.limit.what if setup.goal.limit else ""
+        why.append(
+            f"Its {what} resident memory is {bytes_text(round(choice.limited))} at the upper end "
+            f"of the 95 % interval: within {setup.goal.text}."
+        )
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
     if choice is None and setup.goal.gives != "both":
@@ -168,7 +174,11 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
-        *_failed(failed),
+        # Finalists that fail more often than what is used today are no choice.
+        *(
+            NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {first.reason}")
+            for name, [first, *_] in failed.items()
+        ),
         *(
             NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal))
             for each in standings
@@ -253,14 +263,6 @@ def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
     )
 
 
-def _limited_words(goal: Goal, highest: float) -> str:
-    assert goal.limit is not None, "it has a figure for it"
-    return (
-        f"Its {goal.limit.what} resident memory is {bytes_text(round(highest))} at the upper end "
-        "of the 95 % interval"
-    )
-
-
 # -------------------------------------------------------------- a noisy machine
 
 
@@ -293,17 +295,14 @@ def _untold_words(
             assert verdict is not None, "it would not be untold"
             lines.append(
                 f"Whether {each.name} has less {metric.label.lower()} than {setup.baseline.name} "
-                f"cannot be told: the true ratio may be anywhere {_range(verdict)}."
+                "cannot be told: the true ratio may be anywhere from "
+                f"{verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
         if each.untold:
             words.append(treatment_word(reading.study.allocator(each.name)))
     blocks = max((each for each in needed if each), default=None)
     return [*lines, _what_it_takes(setup, where, reading, blocks, ",".join(words))]
-
-
-def _range(verdict: Verdict) -> str:
-    return f"from {verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x"
 
 
 def _what_it_takes(
@@ -337,24 +336,19 @@ def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
     return next((found[name] for name in plainer(best.name) if name in found), best)
 
 
-def _exit_code(able: Sequence[Standing], told: Sequence[Decision]) -> int:
-    """1 where every gain is shown to break a bound, 3 where of one that cannot be told."""
-    if any(each.keeps == "untold" for each in able):
-        return CANNOT_BE_TOLD
-    return exit_code(told)
-
-
 def _metric(summary: Summary, name: str) -> Metric:
     return next(each for each in summary.study.metrics if each.name == name)
 
 
 def _found(summary: Summary, metric: Metric, name: str) -> Verdict | None:
     """The verdict on `name` beside the baseline."""
-    pair = {name, summary.study.baseline}
-    for each in summary.verdicts:
-        if each.metric == metric.name and {each.first, each.second} == pair:
-            return each if each.first == name else each.turned()
-    return None
+    own = (each for each in summary.verdicts if each.metric == metric.name)
+    return _beside(own, name, summary.study.baseline)
+
+
+def _beside(verdicts: Iterable[Verdict], name: str, baseline: str) -> Verdict | None:
+    found = next((each for each in verdicts if {each.first, each.second} == {name, baseline}), None)
+    return found if found is None or found.first == name else found.turned()
 
 
 def _better(metric: Metric, verdict: Verdict | None) -> int:
@@ -391,11 +385,8 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
 
 def _pays(summary: Summary, advice: Advice, name: str) -> bool:
     """Whether its score, of all that the goal names, is shown to be better than the baseline's."""
-    baseline = summary.study.baseline
-    for each in advice.scores:
-        if {each.first, each.second} == {name, baseline}:
-            return each.shown and (each if each.first == name else each.turned()).beyond < 0
-    return False
+    found = _beside(advice.scores, name, summary.study.baseline)
+    return found is not None and found.shown and found.beyond < 0
 
 
 def _little(metric: Metric, verdict: Verdict | None) -> str:
@@ -411,14 +402,6 @@ def _little(metric: Metric, verdict: Verdict | None) -> str:
 def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
     own = {each.outcome for each in decisions if each.name.startswith(f"{name} ")}
     return next((each for each in _WORST if each in own), "passed")
-
-
-def _failed(failed: Mapping[str, Sequence[Trial]]) -> list[NotChosen]:
-    """Finalists that fail more often than what is used today are no choice."""
-    return [
-        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {trials[0].reason}")
-        for name, trials in failed.items()
-    ]
 
 
 def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> list[str]:
@@ -521,13 +504,10 @@ def _why(
         return [f"Nothing that was tried {said}.", *filter(None, [reasons, advice.basis])]
     lines = [advice.basis] if advice.basis else []
     for metric in metrics:
-        verdict = _found(summary, metric, choice.name)
-        if verdict is None:
-            continue
-        start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
-        more = _more(verdict)
-        beside = f"{baseline}{more and f' ({more})'}"
-        lines.append(f"{start} of {beside}: {_meaning(metric, verdict)}.")
+        if verdict := _found(summary, metric, choice.name):
+            start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
+            more = f" ({more})" if (more := _more(verdict)) else ""
+            lines.append(f"{start} of {baseline}{more}: {_meaning(metric, verdict)}.")
     return lines
 
 

@@ -234,6 +234,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
 def _script(text: str, chosen: InstalledAllocator) -> str:
     copied = _copied(chosen)
     return text.format(
+        for_service=_FOR_SERVICE,
         package=shlex.quote(_package(chosen) or ""),
         libraries=shlex.join(each.name for each in copied),
         folder=_LOCAL,
@@ -241,16 +242,19 @@ def _script(text: str, chosen: InstalledAllocator) -> str:
     )
 
 
+_FOR_SERVICE = """\
+set -eu
+service=${1:?"usage: $0 SERVICE"}
+service=${service%.service}
+drop_in=${DESTDIR:-}/etc/systemd/system/$service.service.d"""
+
 _INSTALL = """\
 #!/bin/sh
 # Puts the choice into use for a systemd service: sudo sh install.sh SERVICE
 # DESTDIR=DIR puts the files below DIR, and restarts nothing.
-set -eu
-service=${{1:?"usage: $0 SERVICE"}}
-service=${{service%.service}}
+{for_service}
 here=$(dirname "$0")
 package={package}
-drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
 if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1; then
     echo "$0: systemd has no service $service" >&2
     exit 1
@@ -281,10 +285,7 @@ systemctl --no-pager --lines 0 status "$service.service"
 _REMOVE = """\
 #!/bin/sh
 # Undoes it: sudo sh remove.sh SERVICE
-set -eu
-service=${{1:?"usage: $0 SERVICE"}}
-service=${{service%.service}}
-drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
+{for_service}
 rm -f "$drop_in/heapfit.conf"
 rmdir --ignore-fail-on-non-empty "$drop_in" 2>/dev/null || true
 [ -n "${{DESTDIR:-}}" ] && exit 0

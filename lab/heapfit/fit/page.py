@@ -23,20 +23,13 @@ _REMEDY = "the trials are safe, so make room and repeat the command"
 def write(state: State, reading: Reading | None, files: Sequence[Path], folder: Path) -> Path:
     """Write the page of a fit that has its answer into `folder`, and return its path. `reading` is
     of the study with the verdict, `files` are those that deploy the choice."""
-    path = folder / FILE
-    write_text(path, page(state, reading, files), _REMEDY)
-    return path
-
-
-def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
-    """Return the page's HTML."""
     answer = state.answer
     assert answer is not None, "it is written when there is one"
     trade_off = None
     if reading is not None:
         names = [each.name for each in reading.study.allocators]
         trade_off = pareto(recommend(reading.readings, parse(BALANCE).weights), names)
-    return render(
+    text = render(
         "fit.html.j2",
         FigureStore(),
         title=reading.study.workload.title if reading else state.request.command,
@@ -51,3 +44,6 @@ def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",
     )
+    path = folder / FILE
+    write_text(path, text, _REMEDY)
+    return path

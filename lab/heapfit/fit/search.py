@@ -174,11 +174,6 @@ def enough_s(count: int, trial_s: float) -> float:
     return (FEWEST_RUNS + (count - 1) * (1 + _CONFIRM_BLOCKS[0])) * trial_s
 
 
-def _unscreened(trial_s: float, time_s: float) -> int:
-    """Return how many candidates the verdict has time for without any screening."""
-    return 1 + _spare(trial_s, time_s) // (1 + _CONFIRM_BLOCKS[0])
-
-
 def _spare(trial_s: float, time_s: float) -> int:
     """Return for how many runs there is time beyond the fewest."""
     return int(time_s / trial_s) - FEWEST_RUNS
@@ -208,11 +203,12 @@ def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s:
     state = Screened(found)
     rounds = sizes(len(found))
     blocks_of_rounds = blocks_of(rounds, trial_s, setup.time_s)
-    if not rounds and len(found) > max(1, _unscreened(trial_s, setup.time_s)):
+    spare = _spare(trial_s, setup.time_s)
+    if not rounds and len(found) > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
         # Which of them there is time for is found out by what the verdict of one leaves.
         rounds = [len(found)]
-        spare = _spare(trial_s, setup.time_s) // (1 + len(found))
-        blocks_of_rounds = [min(max(spare, 1), _BLOCKS[1])]  # one where there is no time for two
+        each = spare // (1 + len(found))
+        blocks_of_rounds = [min(max(each, 1), _BLOCKS[1])]  # one where there is no time for two
     for number, blocks in enumerate(blocks_of_rounds, start=1):
         keep = (rounds[number:] or [FINALISTS])[0]
         if len(state.left) > keep or len(rounds) == 1:

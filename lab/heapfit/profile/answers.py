@@ -19,6 +19,7 @@ from heapfit.profile.advice import (
     began_late,
     calls,
     ended_early,
+    fit_line,
     largest,
     memory,
     none,
@@ -370,7 +371,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         (
-            ("Try allocators with the running service", "heapfit fit --pid PID")
+            ("Try allocators on the service's calls", fit_line(profile, name))
             if began_late(profile)
             else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
         ),
