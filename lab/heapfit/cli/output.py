@@ -41,7 +41,13 @@ def warn(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print records, or plain data that holds records, as JSON."""
-    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return records, or plain data that holds records, as JSON that any stream can hold."""
+    text = json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()
 
 
 def say_page(page: Path, *, as_json: bool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import tempfile
 import textwrap
@@ -21,9 +20,10 @@ from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import messages, print_json, results, say, say_page, table
+from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.text import readable
 
 if TYPE_CHECKING:
     from heapfit.diff import Diff
@@ -131,7 +131,7 @@ def profile(
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
-        named = str(files[most]) if traces or keep else "TRACE"  # what is not kept nobody can name
+        named = readable(str(files[most])) if traces or keep else "TRACE"  # what is not kept nobody can name
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
             _print(found, named, every=every, as_json=as_json)
@@ -340,8 +340,7 @@ def _print_records(columns: list[str], rows: Rows) -> None:
     before = "[\n"
     for row in rows:
         record = dict(zip(columns, row, strict=True))
-        text = json.dumps(record, default=str, indent=2, ensure_ascii=False)
-        print(before + textwrap.indent(text, "  "), end="")
+        print(before + textwrap.indent(json_text(record), "  "), end="")
         before = ",\n"
     print("[]" if before == "[\n" else "\n]")
 

@@ -14,7 +14,7 @@ from shlex import quote
 
 from heapfit.errors import CannotRun, UsageError
 from heapfit.host import elf
-from heapfit.text import visible
+from heapfit.text import is_text, visible
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
@@ -24,12 +24,10 @@ _CAPABILITIES = "security.capability"  # extended attribute of a file with capab
 def check_text(command: Sequence[str]) -> None:
     """Raise UsageError for a command that no result can hold: results are JSON, which is text."""
     for word in command:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
+        if not is_text(word):
             raise UsageError(
                 f"{visible(word)} is not UTF-8; put the command into a script, and name that"
-            ) from None
+            )
 
 
 def interpreter_of(program: Path) -> Path:
