@@ -92,6 +92,7 @@ OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
         (["record"], ["which program", "heapfit record -- CMD"]),
         (["record", "--sites", "65", "--", "true"], ["sites", "between 0 and 64"]),
         (["ctl", "12x"], ["'12x' is not a process ID", "heapfit top"]),
+        (["record", "--pid", "99999999"], ["not a process ID", "heapfit why lists the largest"]),
         (["ctl", "1", "shrnk"], ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
         (["ctl", "set", "123", "a=1"], ["comes first: heapfit ctl 123 set a=1"]),
         (["profile"], ["which recording"]),

@@ -64,7 +64,7 @@ def why(
             raise UsageError("which process? --watch and --all take a PID; heapfit why lists some")
         _list(largest(_LISTED), as_json)
         return
-    number = process_number(pid, "heapfit why lists the largest processes")
+    number = process_number(pid)
     reading = read(number, lambda so_far: say(f"{so_far:,} mappings read so far"))
     growth = None
     if watch is not None:
