@@ -172,10 +172,9 @@ def time_span(text: str, option: str) -> float:
     return span_s
 
 
-ONE_THAT_ANSWERS = "heapfit top shows the processes that can be watched"
-
-
-def process_number(word: str, where: str = "heapfit why lists the largest processes") -> int:
+def process_number(
+    word: str, where: str = "heapfit top shows the processes that can be watched"
+) -> int:
     """Return the number of a process, which may be given by a name that no other has; UsageError
     says where to find it.
 

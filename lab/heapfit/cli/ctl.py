@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from heapfit import text
-from heapfit.cli.arguments import ONE_THAT_ANSWERS, AsJson, process_number
+from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
 from heapfit.cli.ledger_tables import described_ledger, show_ledger
 from heapfit.cli.live_tables import described, show_options, show_processes, show_snapshot
@@ -111,7 +111,7 @@ def ctl(
     if action == _RECORD:
         plain, told = _record(Recorder(process_number(named or "")), given[0])
     else:
-        client = Client(process_number(named, ONE_THAT_ANSWERS)) if named else _only_one()
+        client = Client(process_number(named)) if named else _only_one()
         if action == _PROFILE:
             plain, told = _profile(client, pprof, folded)
         else:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from heapfit.cli.arguments import ONE_THAT_ANSWERS, AsJson, process_number
+from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, snapshots_of
 from heapfit.cli.output import print_json, say
@@ -68,7 +68,7 @@ def export(
     """
     if not prometheus and not as_json:
         raise UsageError("in which form? write: heapfit export --prometheus, or --json")
-    numbers = [process_number(pid, ONE_THAT_ANSWERS) for pid in pids or []]
+    numbers = [process_number(pid) for pid in pids or []]
     if as_json:
         print_json(
             [

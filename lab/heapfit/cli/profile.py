@@ -19,8 +19,9 @@ from rich.cells import cell_len
 from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
+from heapfit.cli.gate import check_folders
 from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table
+from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.text import readable
@@ -117,6 +118,7 @@ def profile(
     --against, the comparison of heapfit diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
+    check_folders(page)
     _check_against(traces or [], against, sql, as_markdown=as_markdown, as_json=as_json)
     from heapfit.profile.files import short_name
 
@@ -319,12 +321,18 @@ def _answer(
 ) -> None:
     from heapfit.profile.files import converted
     from heapfit.profile.sql import asked
+    from heapfit.profile.trace import read_summary
 
     with ExitStack() as kept:
         with WorkProgress(messages) as shown:
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
+        if any(read_summary(each).info.sample for each in folders) and "weight" not in query:
+            warn(
+                "note: this is of a sample, and not scaled to the program: of objects, sum(weight) "
+                "estimates the blocks, and sum(weight * size) their bytes"
+            )
         if as_csv:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)

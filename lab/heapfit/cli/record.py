@@ -22,7 +22,7 @@ from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
-from heapfit.host.proc import present
+from heapfit.host.proc import LISTED_BY, present
 from heapfit.host.program import why_not_preloadable
 from heapfit.options import size_in_bytes
 from heapfit.record import (
@@ -149,7 +149,7 @@ def record(
         _refuse_beside_pid(name, context, children, later, objects, allocator)
         options = RecordOptions(seconds=_seconds(duration), sample=_sample(sample), sites=sites)
         OPTIONS["sites"].check(str(sites))
-        _record_running(process_number(pid), output, options, as_json)
+        _record_running(process_number(pid, LISTED_BY), output, options, as_json)
         return
     command = [] if name else program_of(context, "record -- CMD")
     OPTIONS["sites"].check(str(sites))

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heapfit.cli.arguments import ONE_THAT_ANSWERS, AsJson, process_number
+from heapfit.cli.arguments import AsJson, process_number
 from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, show_processes, show_snapshot, snapshots_of
 from heapfit.cli.output import print_json
@@ -45,7 +45,7 @@ def top(
     """
     if interval < _LEAST_INTERVAL_S:
         raise UsageError(f"--interval {interval:g} is too short; at least {_LEAST_INTERVAL_S} s")
-    clients = [Client(process_number(pid, ONE_THAT_ANSWERS))] if pid else some_clients()
+    clients = [Client(process_number(pid))] if pid else some_clients()
     if as_json:
         snapshots = [take(clients[0])] if pid else snapshots_of(clients)
         print_json([described(each) for each in snapshots])
