@@ -18,7 +18,9 @@ from heapfit.text import SPELLED_OUT, is_text, readable
 def check_name(path: Path) -> None:
     """Raise UsageError for a path that results cannot hold, as JSON and tables are text."""
     if not is_text(str(path.absolute())):
-        raise UsageError(f"{readable(str(path.absolute()))} is not UTF-8; give that file or folder another name")
+        raise UsageError(
+            f"{readable(str(path.absolute()))} is not UTF-8; give that file or folder another name"
+        )
 
 
 def free_name(path: Path) -> Path:

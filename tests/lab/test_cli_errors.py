@@ -15,6 +15,7 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit import paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
+from heapfit.cli.output import warn
 from heapfit.cli.quick import done_quickly
 from trace_data import service
 from typer.core import TyperGroup
@@ -289,3 +290,10 @@ def test_a_library_is_found_by_its_name_exactly(
     sys.stdout.flush()
     assert reported(lambda: application(["lib"])) == 0
     assert capfdbinary.readouterr().out == 2 * (os.fsencode(library) + b"\n")
+
+
+@pytest.mark.gate
+def test_a_command_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
+        warn(each)
+    assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"

@@ -113,7 +113,10 @@ def compare(
         typer.Option("--aa", help="Compare an allocator with itself: every difference is chance."),
     ] = False,
     metric: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The metric that decides, alone unless --weights is given.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="The metric that decides, alone unless --weights is given."
+        ),
     ] = None,
     weighed: Weights = None,
     timeout: Timeout = None,

@@ -27,6 +27,7 @@ def _console(*, stderr: bool) -> Console:
 
 results = _console(stderr=False)
 messages = _console(stderr=True)
+_warned: set[str] = set()
 
 
 def say(line: str) -> None:
@@ -35,8 +36,10 @@ def say(line: str) -> None:
 
 
 def warn(line: str) -> None:
-    """Tell the person what they should know before they trust a result."""
-    messages.print(line, style="yellow")
+    """Tell the person what they should know before they trust a result, once."""
+    if line not in _warned:
+        _warned.add(line)
+        messages.print(line, style="yellow")
 
 
 def print_json(value: Any) -> None:

@@ -133,7 +133,9 @@ def profile(
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
-        named = readable(str(files[most])) if traces or keep else "TRACE"  # what is not kept nobody can name
+        named = (
+            readable(str(files[most])) if traces or keep else "TRACE"
+        )  # what is not kept nobody can name
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
             _print(found, named, every=every, as_json=as_json)

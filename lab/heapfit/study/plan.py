@@ -141,7 +141,9 @@ def plan(
     command = reproduce if isinstance(reproduce, str) else reproduce(study)
     for each in (*command.split(), study.directory):
         if not is_text(each):
-            raise UsageError(f"{readable(each)} is not UTF-8; give that file or folder another name")
+            raise UsageError(
+                f"{readable(each)} is not UTF-8; give that file or folder another name"
+            )
     return study.model_copy(update={"plan": list(_trials(study)), "reproduce": command})
 
 

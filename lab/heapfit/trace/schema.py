@@ -90,7 +90,7 @@ MEANINGS = {
         "usable": "Bytes that the allocator gave.",
         "born_ns": "When it was allocated.",
         "died_ns": "When it was freed or reallocated; NULL: live at the end.",
-        "born_bytes": "Bytes that the program had asked for when it was allocated, its own included.",
+        "born_bytes": "Bytes that the program had asked for then, those of the block included.",
         "died_bytes": "The same when it was freed; NULL: live at the end.",
         "born_thread": "`thread` that allocated it.",
         "died_thread": "`thread` that freed it; NULL: live at the end.",

@@ -609,7 +609,8 @@ def how_it_grew(holder: Holder) -> str:
                 f"{_from_to(holder, -2)} in the seventh"
             )
         return f"where it held {size(holder.held_before[0])} after half of all allocations"
-    return f"of which {percent(holder.late_share)} came in the later half of all allocations"
+    late = percent(holder.late_share)
+    return f"of which {late} came in the second half of the recording, counted in allocations"
 
 
 def _from_to(holder: Holder, eighth: int) -> str:
@@ -759,7 +760,7 @@ def _even_growth(profile: Profile) -> str:
 
 def _no_leak(site: Holder, profile: Profile) -> str:
     """Why a site whose blocks are of the later half does not look like a leak."""
-    late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
+    late = f"{percent(site.late_share)} of what {site.name} holds came in the second half"
     if _replaces_others(site, profile):
         return (
             f"No sign of a leak: {late} of all allocations, but all that was live together did not "
