@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
 import json
 import os
 import shutil
@@ -17,10 +19,14 @@ from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
 from heapfit.cli.output import warn
 from heapfit.cli.quick import done_quickly
+from heapfit.errors import CannotRun
 from trace_data import service
 from typer.core import TyperGroup
 
 pytestmark = pytest.mark.full
+
+# The package has a function of this name.
+record_run = importlib.import_module("heapfit.record.run")
 
 
 def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
@@ -281,6 +287,7 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.gate
 def test_a_library_is_found_by_its_name_exactly(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -297,3 +304,19 @@ def test_a_command_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
     for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
         warn(each)
     assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("library")
+def test_what_fails_after_a_program_has_run_is_not_that_it_cannot_run(tmp_path: Path) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_run, "examine", failing)
+        with pytest.raises(OSError, match="No space left"):
+            record_run.run(["true"], tmp_path / "a.hft")
+    with pytest.raises(CannotRun, match="there is no program"):
+        record_run.run(["./nosuch"], tmp_path / "b.hft")
+    with pytest.raises(CannotRun, match="cannot run 'true': embedded null byte"):
+        record_run.run(["true", "a\0b"], tmp_path / "b.hft")

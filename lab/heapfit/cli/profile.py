@@ -20,7 +20,7 @@ from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import check_folders
-from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.launch import inherited
 from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
@@ -191,10 +191,7 @@ def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> l
     OPTIONS["sites"].check(str(options["sites"]))
     chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
-    try:
-        return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
+    return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
 
 
 def _tables(files: Sequence[Path], keep: Path | None) -> list[Path | None]:

@@ -17,7 +17,7 @@ import typer
 from heapfit import catalogue, text
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
@@ -302,8 +302,6 @@ def _record(
             raise
         warn(f"heapfit: {error}")
         end_as(error.status)
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
 
 
 def end_as(status: int) -> NoReturn:
