@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from itertools import chain, count
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.text import SPELLED_OUT, is_text, readable
+
+
+def check_name(path: Path) -> None:
+    """Raise UsageError for a path that results cannot hold, as JSON and tables are text."""
+    if not is_text(str(path.absolute())):
+        raise UsageError(
+            f"{readable(str(path.absolute()))} is not UTF-8; give that file or folder another name"
+        )
 
 
 def free_name(path: Path) -> Path:
@@ -64,7 +73,7 @@ def replacing_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
 def write_text(path: Path, text: str, remedy: str | None = None) -> None:
     """Write `text` to `path`. Raises `HeapfitError` where it cannot be written, with the `remedy`:
     that of a study's reports, unless given."""
-    write_bytes(path, text.encode(), remedy)
+    write_bytes(path, text.encode(errors=SPELLED_OUT), remedy)
 
 
 def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:

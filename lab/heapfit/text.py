@@ -7,6 +7,7 @@ cannot act on a terminal.
 
 from __future__ import annotations
 
+import codecs
 import math
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -33,8 +34,39 @@ def visible(text: str) -> str:
         character.encode("unicode_escape").decode("ascii")
         if unicodedata.category(character) in _CONTROL_CATEGORIES
         else character
-        for character in text
+        for character in readable(text)
     )
+
+
+def is_text(name: str) -> bool:
+    """Whether a name from outside, such as a file's, is UTF-8."""
+    return readable(name) == name
+
+
+def readable(name: str) -> str:
+    """Return a name from outside with the bytes spelled out that are not UTF-8: no file, terminal
+    or JSON could hold them.
+
+    >>> readable("caf\\udce9.hft")
+    'caf\\\\xe9.hft'
+    """
+    return name.encode(errors=SPELLED_OUT).decode()
+
+
+def _spelled_out(error: UnicodeError) -> tuple[str, int]:
+    """Python has such a byte in a name as a character that only a name can have (PEP 383)."""
+    assert isinstance(error, UnicodeEncodeError)
+    characters = map(ord, error.object[error.start : error.end])
+    words = [
+        f"\\x{each & 0xFF:02x}" if each >> 8 in (0, 0xDC) else f"\\u{each:04x}"
+        for each in characters
+    ]
+    return "".join(words), error.end
+
+
+# What an encoding cannot write; also for streams (`errors=`).
+SPELLED_OUT = "heapfit-spelled-out"
+codecs.register_error(SPELLED_OUT, _spelled_out)
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:

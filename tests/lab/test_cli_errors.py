@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import importlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,11 +14,19 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
+from heapfit import paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
+from heapfit.cli.output import warn
+from heapfit.cli.quick import done_quickly
+from heapfit.errors import CannotRun
+from trace_data import service
 from typer.core import TyperGroup
 
 pytestmark = pytest.mark.full
+
+# The package has a function of this name.
+record_run = importlib.import_module("heapfit.record.run")
 
 
 def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
@@ -88,9 +99,14 @@ OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
         (["record"], ["which program", "heapfit record -- CMD"]),
         (["record", "--sites", "65", "--", "true"], ["sites", "between 0 and 64"]),
         (["ctl", "12x"], ["'12x' is not a process ID", "heapfit top"]),
+        (["record", "--pid", "99999999"], ["not a process ID", "heapfit why lists the largest"]),
         (["ctl", "1", "shrnk"], ["unknown action 'shrnk'", "did you mean 'shrink'?"]),
         (["ctl", "set", "123", "a=1"], ["comes first: heapfit ctl 123 set a=1"]),
         (["profile"], ["which recording"]),
+        (["profile", os.devnull], ["cannot read /dev/null", "is empty"]),
+        (["trace", "info", sys.executable], ["it is not a trace of heapfit"]),
+        (["profile", os.devnull, "--page", "/no/such/page.html"], ["there is no folder /no/such"]),
+        (["why", "4194304"], ["there is no process 4194304; heapfit why lists the largest"]),
         (["profile", "x.hft", "--", "true"], ["which recording"]),
         (["profile", "x.hft", "--csv"], ["--csv"]),
         (["profile", "--on", "tcp://127.0.0.1:1", "--", "true"], ["--on"]),
@@ -210,3 +226,97 @@ def test_a_word_that_is_no_text_is_refused_before_anything_runs(
     assert result.stderr.splitlines()[-1].startswith(b"heapfit: caf")
     assert b"is not UTF-8; put the command into a script, and name that" in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+NOT_TEXT = os.fsdecode(b"caf\xe9")
+
+
+@pytest.mark.gate
+def test_a_name_that_is_no_text_is_spelled_out(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    """Each was an internal error, some after all the work was done."""
+    trace = service(20).write(tmp_path / f"{NOT_TEXT}.hft")
+    other = service(20).write(tmp_path / "other.hft")
+    folder = tmp_path / NOT_TEXT
+    folder.mkdir()
+    for words in (
+        ["profile", trace],
+        ["profile", trace, "--json"],
+        ["profile", other, "--against", trace, "--markdown"],
+        ["profile", trace, "--sql", "select count(*) from objects"],
+        ["diff", trace, other],
+        ["diff", other, trace, "--json"],
+        ["trace", "info", trace, "--json"],
+        ["trace", "anonymise", trace],
+        ["trace", "convert", trace, "--out", tmp_path / "tables"],
+        ["trace", "export", trace, "--to", "speedscope", "--out", tmp_path / "speedscope.json"],
+    ):
+        done = run_heapfit(*words, folder=folder)
+        assert done.returncode == 0, (words, done.stderr)
+        if words[-1] == "--json":
+            json.loads(done.stdout)
+    page = folder / f"{NOT_TEXT}.html"
+    assert r"caf\xe9.hft" in page.read_text(encoding="utf-8")
+    assert r"caf\xe9.hft" in run_heapfit("diff", trace, other).stdout
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("library")
+def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    trace = service(20).write(tmp_path / f"{NOT_TEXT}.hft")
+    folder = tmp_path / NOT_TEXT
+    folder.mkdir()
+    both = ["--allocators", "glibc,heapfit", "--replicates", "1"]
+    for where, words in (
+        (tmp_path, ["replay", trace, *both]),
+        (tmp_path, ["fit", trace]),
+        (tmp_path, ["fit", "--out", NOT_TEXT, "--", "true"]),
+        (tmp_path, ["compare", *both, "--out", NOT_TEXT, "--", "true"]),
+        (tmp_path, ["compare", *both, f"{NOT_TEXT}.toml"]),
+        (tmp_path, ["profile", trace, "--keep", NOT_TEXT]),
+        (tmp_path, ["trace", "convert", trace]),
+        (folder, ["compare", *both, "--", "true"]),
+        (folder, ["fit", "--", "true"]),
+    ):
+        done = run_heapfit(*words, folder=where)
+        assert done.returncode == 2, (words, done.stderr)
+        assert r"caf\xe9" in done.stderr
+        assert "is not UTF-8; give that file or folder another name" in done.stderr
+    assert {each.name for each in tmp_path.iterdir()} == {trace.name, folder.name}
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.gate
+def test_a_library_is_found_by_its_name_exactly(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    library = Path(f"/opt/{NOT_TEXT}/libheapfit.so")
+    monkeypatch.setattr(paths, "library", lambda *_: library)
+    assert done_quickly(["lib"])
+    sys.stdout.flush()
+    assert reported(lambda: application(["lib"])) == 0
+    assert capfdbinary.readouterr().out == 2 * (os.fsencode(library) + b"\n")
+
+
+@pytest.mark.gate
+def test_a_command_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
+        warn(each)
+    assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"
+
+
+@pytest.mark.gate
+@pytest.mark.usefixtures("library")
+def test_what_fails_after_a_program_has_run_is_not_that_it_cannot_run(tmp_path: Path) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_run, "examine", failing)
+        with pytest.raises(OSError, match="No space left"):
+            record_run.run(["true"], tmp_path / "a.hft")
+    with pytest.raises(CannotRun, match="there is no program"):
+        record_run.run(["./nosuch"], tmp_path / "b.hft")
+    with pytest.raises(CannotRun, match="cannot run 'true': embedded null byte"):
+        record_run.run(["true", "a\0b"], tmp_path / "b.hft")

@@ -250,7 +250,7 @@ def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_
     large = [Block(5_000_000, 1, site=5), *(Block(1000, 1000 * i, site=1) for i in range(1, 1000))]
     kept = made(complete(large), sites=sites, info={"sites": 2})
     first, second = [each for each in content(kept).facts if each.label in ("Grew", "Held most")]
-    assert first.note.startswith("handle (svc.py:1) < main: 50 % came in the later half of")
+    assert first.note.startswith("handle (svc.py:1) < main: 50 % came in the second half of")
     assert (first.label, second.label) == ("Grew", "Held most")
     assert second.note == "setup: 83 % at the end"
 

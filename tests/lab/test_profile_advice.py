@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from heapfit.fit import look
+from heapfit.profile.advice.memory import rises_steadily
 from heapfit.profile.answers import advice, content
 from heapfit.profile.model import Pinned, PinningSite, Rounding
 from profile_tables import (
@@ -176,7 +177,12 @@ RULES = [
         "646 MiB a second are asked for",
         program(many(100, 64 * MIB, 10)),
     ),
-    ("rate", "another allocator", "2M allocations a second", program(many(2000, 64, 0.001))),
+    (
+        "rate",
+        "another allocator",
+        "costs 6 % of a core (about 2M calls a second",
+        program(many(2000, 64, 0.001)),
+    ),
     ("lifetimes", "pools", "blocks of at most 128 B", mixed()),
     (
         "bursts",
@@ -276,6 +282,30 @@ def test_a_gain_in_a_sample_is_set_against_its_error(
     )
     told = advice(changed(whole, leaks__functions=[sampled], leaks__sites=[], leaks__every=sampled))
     assert told["end"].act is is_told
+
+
+@pytest.mark.parametrize(
+    ("highest", "error", "grows"),
+    [
+        ([794, 903, 976, 994, 999], 33, False),  # a cache of which nearly every place is taken
+        ([794, 903, 976, 960, 999], 33, False),
+        ([500, 640, 750, 870, 999], 33, True),
+        ([500, 650, 720, 740, 999], 33, True),  # a leak, some of whose steps are small by chance
+        ([500, 650, 720, 740, 999], 0, False),
+    ],
+)
+def test_what_fills_up_does_not_rise_because_a_sample_is_uncertain(
+    tmp_path: Path, highest: list[int], error: int, grows: bool
+) -> None:
+    first = profile_of(tmp_path / "x", held(*lasting(4000, size=KIB))).leaks.functions[0]
+    holder = changed(
+        first,
+        amount__bytes=999,
+        amount__bytes_error=error,
+        highest=[0, 0, 0, *highest],
+        lowest=[0, 0, 0, 400, 500, 600, 700, 800],
+    )
+    assert rises_steadily(holder) is grows
 
 
 def test_a_calm_program_needs_nothing(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import profile_tables
 import pytest
 from conftest import Heapfit
 from engine_helpers import compiled
+from heapfit.errors import UsageError
 from heapfit.profile import cluster, files
 from heapfit.profile.sql import asked
 from heapfit.profile.tally import merged
+from heapfit.trace.schema import FILES, MEANINGS
 from profile_tables import SiteRow, Tables, write
 from test_cluster import Fleet, fleet
-from trace_data import Answers, service
+from trace_data import Answers, sampled, service
 
 pytestmark = pytest.mark.full
 
@@ -118,6 +120,38 @@ def test_an_answer_of_any_length_is_read_as_it_comes(tmp_path: Path) -> None:
     with asked([folder], "SELECT a.range FROM range(1000000000) a, range(1000) b") as found:
         columns, rows = found
         assert (columns, next(rows)) == (["range"], (0,))
+
+
+@pytest.mark.gate
+def test_an_unknown_table_is_told_from_those_that_there_are(tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    with (
+        pytest.raises(
+            UsageError, match="nosuch does not exist; there are objects, memory, threads, flow and"
+        ),
+        asked([folder], "SELECT * FROM nosuch"),
+    ):
+        pass
+
+
+@pytest.mark.gate
+def test_the_reference_says_what_each_column_is(tmp_path: Path) -> None:
+    assert {name: [*columns] for name, columns in MEANINGS.items()} == {
+        name: table.names for name, table in FILES.items()
+    }
+    with asked([trace(tmp_path / "service")], "DESCRIBE objects") as (_, rows):
+        assert [row[0] for row in rows] == ["recording", *MEANINGS["objects"]]
+
+
+@pytest.mark.gate
+def test_an_answer_of_a_sample_says_so(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    made = service(20).write(tmp_path / "all.hft")
+    noted = sampled(service(20), 4096).write(tmp_path / "sample.hft")
+    query = ["--sql", "SELECT sum(size) FROM objects"]
+    assert "sum(weight * size)" not in run_heapfit("profile", made, *query).stderr
+    assert "sum(weight * size)" in run_heapfit("profile", noted, *query).stderr
+    scaled = ["--sql", "SELECT sum(weight * size) FROM objects"]
+    assert "sample" not in run_heapfit("profile", noted, *scaled).stderr
 
 
 def test_a_table_has_the_first_rows_and_json_and_csv_have_all(

@@ -62,6 +62,9 @@ def test_where_medians_and_the_change_disagree_the_change_is_to_be_trusted() -> 
     disagree = {"glibc": [1.0] * 9, "other": [0.9] * 7 + [2.0] * 2}
     assert said in shown(reading_of(disagree))
     assert said not in shown(reading_of({"glibc": [1.0] * 9, "other": [0.9] * 9}))
+    two = {"glibc": [2.0] * 9, "first": [1.95] * 5 + [1.4] * 4, "second": [1.93] * 9}
+    assert said in shown(reading_of(two))
+    assert said not in shown(reading_of(two | {"first": [1.95] * 9}))
 
 
 def test_names_and_commands_cannot_act_on_the_terminal() -> None:

@@ -250,6 +250,21 @@ def test_two_studies_at_a_time_take_different_processors(monkeypatch: pytest.Mon
         assert cores.split_cores(1).program == own
 
 
+def test_of_two_studies_of_a_command_one_says_that_it_shares_processors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(cores.SHARE_VARIABLE)
+    monkeypatch.setattr(cores, "_ADDRESS", f"\0heapfit-test/{os.getpid()}/")
+    said: list[str] = []
+    recorder = Recorder()
+    monkeypatch.setattr(recorder, "noticed", said.append)
+    with cores.own_cores(len(cores.allowed_cpus())):
+        for name in ("first", "second"):
+            study = study_of(workload("true"), THREE)
+            execute(study, tmp_path / name, recorder)
+    assert [each for each in said if each.startswith("another study runs on")] == said[:1] != []
+
+
 def test_processes_that_report_on_one_study_at_a_time_keep_every_look(tmp_path: Path) -> None:
     """In containers, whose processes have the same numbers, too."""
     reports = """

@@ -158,6 +158,18 @@ GUARD = b"10000000-10001000 ---p 0 00:00 0"
 DATA, HEAP = b"13fff000-14000000 rw-p 0 08:01 7 /a.so", b"14000000-18000000 rw-p 0 00:00 0"
 
 
+def test_a_small_heap_is_not_worth_a_recording(program: Path) -> None:
+    with running(program, "malloc") as process:
+        reading = read(process.pid)
+    [heap] = [each for each in reading.causes if each.key == "malloc"]
+    for resident, is_little in ((40 << 20, False), (1 << 20, True)):
+        changed = replace(heap, resident=resident)
+        found = findings(replace(reading, causes=[changed], glibc=Glibc(Heap(0, True))))
+        [told] = [each for each in found if each.cause == "malloc"]
+        assert ("There is little to find in so little memory." in told.sentence) is is_little
+        assert any("record" in each for each in told.commands) is not is_little
+
+
 def never(_: int) -> bool:
     return False
 

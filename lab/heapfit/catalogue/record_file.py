@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from heapfit.errors import NEAR, HeapfitError, UsageError
+from heapfit.files import check_name
 
 AnyRecord = TypeVar("AnyRecord", bound=BaseModel)
 
@@ -21,6 +22,7 @@ def read_record(path: Path, model: type[AnyRecord], **extra: Any) -> AnyRecord:
     Raises HeapfitError when the file cannot be read, UsageError when there is none or it says
     something wrong.
     """
+    check_name(path)
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -20,6 +20,7 @@ from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import replaced
 from heapfit.catalogue.variants import PLACEHOLDER
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.files import check_name
 from heapfit.host.program import cannot_start, check_text, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
 
@@ -81,6 +82,7 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
         why = cannot_start(first)
         raise (UsageError if started is None else HeapfitError)(str(why))
     here = Path.cwd()
+    check_name(here)
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
     return Workload(
         name=f"{Path(first).name}-{digest[:_DIGEST_LENGTH]}",

@@ -7,13 +7,18 @@ understood without loading the parser that all the rest goes through.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from heapfit.cli.failures import reported
+from heapfit.text import SPELLED_OUT
 
 
 def main() -> None:
     """Run the command that the arguments name and exit: 0 done, 1 failed, 2 usage, 3 untold."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # None where it was closed
+            stream.reconfigure(errors=SPELLED_OUT)
     sys.exit(reported(lambda: _dispatch(sys.argv[1:])))
 
 

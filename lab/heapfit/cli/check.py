@@ -16,7 +16,7 @@ import typer
 from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import Github, Junit, Markdown, check_folders, decides, tell
-from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
@@ -188,8 +188,5 @@ def _measured(
 ) -> Heap:
     from heapfit.gate.heap import measure
 
-    try:
-        with WorkProgress(messages) as shown:
-            return measure(program, runs, shown, enough)
-    except (OSError, ValueError) as error:
-        raise cannot_run(program.command, error) from error
+    with WorkProgress(messages) as shown:
+        return measure(program, runs, shown, enough)

@@ -40,6 +40,7 @@ from heapfit.cli.provide import (
 )
 from heapfit.doctor import examine, examine_objects, examine_program
 from heapfit.errors import UsageError
+from heapfit.files import check_name
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
 from heapfit.study import default_cores, execute, load, note_look
 from heapfit.text import bytes_text, counted, duration, visible
@@ -139,6 +140,8 @@ def fit(
     time_s = time_span(time, "--time")
     conditions = search.conditions(keep or [])
     _check_subject(name, pid, context.obj, explain=explain)
+    if out is not None:
+        check_name(out)
     usual = {each: each for each in catalogue.load_allocators()}
     words = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     command = command_line(
@@ -216,6 +219,7 @@ def _trace(name: str | None) -> Path | None:
         return None
     if not Path(name).is_file():
         raise UsageError(f"there is no recording {name}; check its path")
+    check_name(Path(name))
     return Path(name)
 
 

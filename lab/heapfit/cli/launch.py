@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import sys
@@ -10,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from heapfit import options, paths
-from heapfit.errors import CannotRun
-from heapfit.host.program import cannot_start, obstacle, started_by
+from heapfit.host.program import obstacle, started_by, starting
 
 # Python ignores these signals, and what is ignored stays ignored in the program that follows.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -49,24 +47,14 @@ def become(command: list[str], changes: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
-    try:
+    with starting(command):
         os.execvpe(command[0], command, changed)
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
+    raise AssertionError  # it does not return
 
 
 def environment(variant: str, settings: Iterable[str]) -> dict[str, str]:
     """Return the whole environment of a program under heapfit."""
     return {**inherited(), **environment_changes(variant, settings)}
-
-
-def cannot_run(command: list[str], error: Exception) -> CannotRun:
-    """Return what to tell of a program that could not be started."""
-    if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError) or (
-        isinstance(error, OSError) and error.errno == errno.ENOEXEC
-    ):
-        return cannot_start(command[0])
-    return CannotRun(f"cannot run {command[0]!r}: {error}", found=True)
 
 
 def _say_what_stays_out(name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Annotated
 
 import typer
@@ -33,4 +34,4 @@ def lib(
         found = {"variant": variant, "library": str(library), "gdb": str(script)}
         typer.echo(json.dumps({**found, "version": __version__}, indent=2))
     else:
-        typer.echo(script if gdb else library)
+        typer.echo(os.fsencode(script if gdb else library))

@@ -27,6 +27,7 @@ def _console(*, stderr: bool) -> Console:
 
 results = _console(stderr=False)
 messages = _console(stderr=True)
+_warned: set[str] = set()
 
 
 def say(line: str) -> None:
@@ -35,13 +36,21 @@ def say(line: str) -> None:
 
 
 def warn(line: str) -> None:
-    """Tell the person what they should know before they trust a result."""
-    messages.print(line, style="yellow")
+    """Tell the person what they should know before they trust a result, once."""
+    if line not in _warned:
+        _warned.add(line)
+        messages.print(line, style="yellow")
 
 
 def print_json(value: Any) -> None:
     """Print records, or plain data that holds records, as JSON."""
-    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+    print(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Return records, or plain data that holds records, as JSON that any stream can hold."""
+    text = json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
+    return text.encode(errors="backslashreplace").decode()
 
 
 def say_page(page: Path, *, as_json: bool) -> None:

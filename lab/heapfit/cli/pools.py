@@ -10,7 +10,7 @@ import typer
 
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.launch import cannot_run, environment
+from heapfit.cli.launch import environment
 from heapfit.cli.output import print_json, say, warn
 from heapfit.cli.pools_tables import show
 from heapfit.errors import UsageError
@@ -98,10 +98,7 @@ def _explanations(
         return [read(file)]
     assert command is not None
     under_pools = environment(POOLS, settings)
-    try:
-        return explain_run(command, under_pools)
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
+    return explain_run(command, under_pools)
 
 
 def _name(explanation: Explanation) -> str:

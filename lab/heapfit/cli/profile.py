@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import sys
 import tempfile
 import textwrap
@@ -20,10 +19,12 @@ from rich.cells import cell_len
 from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import cannot_run, inherited
-from heapfit.cli.output import messages, print_json, results, say, say_page, table
+from heapfit.cli.gate import check_folders
+from heapfit.cli.launch import inherited
+from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.text import readable
 
 if TYPE_CHECKING:
     from heapfit.diff import Diff
@@ -117,6 +118,7 @@ def profile(
     --against, the comparison of heapfit diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
+    check_folders(page)
     _check_against(traces or [], against, sql, as_markdown=as_markdown, as_json=as_json)
     from heapfit.profile.files import short_name
 
@@ -131,7 +133,9 @@ def profile(
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
-        named = str(files[most]) if traces or keep else "TRACE"  # what is not kept nobody can name
+        named = (
+            readable(str(files[most])) if traces or keep else "TRACE"
+        )  # what is not kept nobody can name
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
             _print(found, named, every=every, as_json=as_json)
@@ -187,10 +191,7 @@ def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> l
     OPTIONS["sites"].check(str(options["sites"]))
     chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
-    try:
-        return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
+    return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
 
 
 def _tables(files: Sequence[Path], keep: Path | None) -> list[Path | None]:
@@ -319,12 +320,18 @@ def _answer(
 ) -> None:
     from heapfit.profile.files import converted
     from heapfit.profile.sql import asked
+    from heapfit.profile.trace import read_summary
 
     with ExitStack() as kept:
         with WorkProgress(messages) as shown:
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
+        if any(read_summary(each).info.sample for each in folders) and "weight" not in query:
+            warn(
+                "note: this is of a sample, and not scaled to the program: of objects, sum(weight) "
+                "estimates the blocks, and sum(weight * size) their bytes"
+            )
         if as_csv:
             writer = csv.writer(sys.stdout, lineterminator="\n")
             writer.writerow(columns)
@@ -340,8 +347,7 @@ def _print_records(columns: list[str], rows: Rows) -> None:
     before = "[\n"
     for row in rows:
         record = dict(zip(columns, row, strict=True))
-        text = json.dumps(record, default=str, indent=2, ensure_ascii=False)
-        print(before + textwrap.indent(text, "  "), end="")
+        print(before + textwrap.indent(json_text(record), "  "), end="")
         before = ",\n"
     print("[]" if before == "[\n" else "\n]")
 

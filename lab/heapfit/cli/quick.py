@@ -8,6 +8,9 @@ command line is answered here, too.
 
 from __future__ import annotations
 
+import os
+import sys
+
 from heapfit import paths
 from heapfit.cli.completion import completed
 from heapfit.cli.launch import become, environment_changes, refined
@@ -24,7 +27,7 @@ def done_quickly(arguments: list[str]) -> bool:
     if completed():
         return True
     if arguments == ["lib"]:
-        print(paths.library())
+        sys.stdout.buffer.write(os.fsencode(paths.library()) + b"\n")
         return True
     if arguments[:1] == ["run"] and "--" in arguments:
         divider = arguments.index("--")

@@ -17,12 +17,12 @@ import typer
 from heapfit import catalogue, text
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import cannot_run, inherited
+from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
-from heapfit.host.proc import present
+from heapfit.host.proc import LISTED_BY, present
 from heapfit.host.program import why_not_preloadable
 from heapfit.options import size_in_bytes
 from heapfit.record import (
@@ -148,7 +148,7 @@ def record(
         _refuse_beside_pid(name, context, children, later, objects, allocator)
         options = RecordOptions(seconds=_seconds(duration), sample=_sample(sample), sites=sites)
         OPTIONS["sites"].check(str(sites))
-        _record_running(process_number(pid), output, options, as_json)
+        _record_running(process_number(pid, LISTED_BY), output, options, as_json)
         return
     command = [] if name else program_of(context, "record -- CMD")
     OPTIONS["sites"].check(str(sites))
@@ -304,8 +304,6 @@ def _record(
             raise
         warn(f"heapfit: {error}")
         end_as(error.status)
-    except (OSError, ValueError) as error:
-        raise cannot_run(command, error) from error
 
 
 def end_as(status: int) -> NoReturn:

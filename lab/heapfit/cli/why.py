@@ -56,7 +56,7 @@ def why(
     with the option sample, it names the call sites whose blocks keep free memory from being
     returned.
     """
-    from heapfit.host.proc import largest
+    from heapfit.host.proc import LISTED_BY, largest
     from heapfit.why import findings, grown, read
 
     if pid is None:
@@ -64,7 +64,7 @@ def why(
             raise UsageError("which process? --watch and --all take a PID; heapfit why lists some")
         _list(largest(_LISTED), as_json)
         return
-    number = process_number(pid, "heapfit why lists the largest processes")
+    number = process_number(pid, LISTED_BY)
     reading = read(number, lambda so_far: say(f"{so_far:,} mappings read so far"))
     growth = None
     if watch is not None:

@@ -22,7 +22,7 @@ from heapfit.profile.sections import sites
 from heapfit.profile.sections.recording import file_names
 from heapfit.profile.tally import ADDENDS, Tally, add_up, amount
 from heapfit.profile.words import size
-from heapfit.text import visible
+from heapfit.text import readable, visible
 from heapfit.weighted import interval
 
 _FILE = re.compile(r" \(([^:()]+):\d+")
@@ -57,6 +57,7 @@ def of_recordings(old: Path, new: Path, on_part: OnPart | None = None) -> Diff:
 
 def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
     """Return what two recordings of these names are to each other, by what was counted of them."""
+    old, new = readable(old), readable(new)
     before, after = profiles = [profile_of(each) for each in tallies]
     changed = facts(*map(_described, profiles))
     began = [each.recordings[0].started_unix_ns / _NS_PER_S for each in profiles]

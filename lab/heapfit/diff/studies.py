@@ -13,7 +13,7 @@ from heapfit.records import Identity, Metric, Setting, Study
 from heapfit.report import read
 from heapfit.report.labels import machine_facts, setting_label
 from heapfit.report.results import FEWEST_TRIALS, Results
-from heapfit.text import counted, join_words, visible
+from heapfit.text import counted, join_words, readable, visible
 
 # As many trials that are all alike show that a figure does not vary: of a figure with two values,
 # two such studies differ by chance in one of 500 cases at most. A single trial shows nothing.
@@ -40,8 +40,8 @@ def of_studies(old: Path, new: Path) -> Diff:
     ]
     return Diff(
         kind="results",
-        old=str(old),
-        new=str(new),
+        old=readable(str(old)),
+        new=readable(str(new)),
         began=[each.study.created for each in both],
         changed=changed,
         figures=figures,

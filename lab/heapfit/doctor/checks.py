@@ -213,10 +213,10 @@ def _noise() -> Finding:
     quarter, median, three_quarters = statistics.quantiles(times, n=4)
     spread, worst = (three_quarters - quarter) / median, max(times) / median
     state = (
-        f"of {len(times)} runs of the same work, the slowest took {worst:.3g} times the median, "
-        f"and the middle half differ by {spread:.1%} of it"
+        f"of {len(times)} equal runs, the middle half differ by {spread:.1%}, and the slowest took "
+        f"{worst:.3g} times the median"
     )
-    advice = "" if spread < _NOISY else "use more replicates, and a quieter machine if you can"
+    advice = "" if spread < _NOISY else "use more replicates, or a quieter machine"
     return Finding(topic="noise", state=state, advice=advice)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from heapfit.host import cgroups
 from heapfit.records import Machine
-from heapfit.text import size
+from heapfit.text import readable, size
 
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
@@ -70,7 +70,11 @@ def inherited_settings() -> dict[str, str]:
 
 def settings_in(environment: Mapping[str, str]) -> dict[str, str]:
     """Return those variables of an environment that change how memory is allocated."""
-    return {name: environment[name] for name in sorted(environment) if name.startswith(_SETTINGS)}
+    return {
+        readable(name): readable(environment[name])
+        for name in sorted(environment)
+        if name.startswith(_SETTINGS)
+    }
 
 
 def memory_settings() -> dict[str, str]:

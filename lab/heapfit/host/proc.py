@@ -12,15 +12,22 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
 
 PROC = Path("/proc")
 # A longer command line hides what a message says.
 _LONGEST_COMMAND = 120
 
 
+LISTED_BY = "heapfit why lists the largest processes"
+
+
 class Gone(HeapfitError):
     """There is no such process, or it has ended."""
+
+
+class NoProcess(Gone, UsageError):
+    """There is no such process from the start."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +107,11 @@ def _command(words: list[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def present(pid: int, advice: str = "heapfit why lists the largest processes") -> Process:
+def present(pid: int, advice: str = LISTED_BY) -> Process:
     """Return what is known of a process; Gone when there is none, with an advice."""
     process = find(pid)
     if process is None:
-        raise Gone(f"there is no process {pid}; {advice}")
+        raise NoProcess(f"there is no process {pid}; {advice}")
     return process
 
 

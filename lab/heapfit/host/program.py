@@ -5,16 +5,18 @@ Standard library only: this is looked at in front of the user's program, see `cl
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
 from heapfit.errors import CannotRun, UsageError
 from heapfit.host import elf
-from heapfit.text import visible
+from heapfit.text import is_text, visible
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
@@ -24,12 +26,10 @@ _CAPABILITIES = "security.capability"  # extended attribute of a file with capab
 def check_text(command: Sequence[str]) -> None:
     """Raise UsageError for a command that no result can hold: results are JSON, which is text."""
     for word in command:
-        try:
-            word.encode()
-        except UnicodeEncodeError:
+        if not is_text(word):
             raise UsageError(
                 f"{visible(word)} is not UTF-8; put the command into a script, and name that"
-            ) from None
+            )
 
 
 def interpreter_of(program: Path) -> Path:
@@ -98,6 +98,19 @@ def _gets_other_rights(program: Path) -> bool:
         status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
     )
     return bool(is_other) or _CAPABILITIES in os.listxattr(program)
+
+
+@contextmanager
+def starting(command: Sequence[str]) -> Iterator[None]:
+    """Raise CannotRun where what is done within, to start the command, fails."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError) or (
+            isinstance(error, OSError) and error.errno == errno.ENOEXEC
+        ):
+            raise cannot_start(command[0]) from error
+        raise CannotRun(f"cannot run {command[0]!r}: {error}", found=True) from error
 
 
 def cannot_start(name: str) -> CannotRun:

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from heapfit.errors import HeapfitError
+from heapfit.host.program import starting
 from heapfit.pools.explanation import VARIABLE, Explanation, read
 
 
@@ -18,7 +19,7 @@ def explain(command: Sequence[str], environment: Mapping[str, str]) -> list[Expl
 
     Each process that ended in order has its own. What the program prints goes to standard error, so
     that standard output is left to the answer. Raises HeapfitError where there is nothing to read,
-    OSError where the program cannot be started.
+    CannotRun where the program cannot be started.
     """
     with TemporaryDirectory(prefix="heapfit-pools-") as folder:
         path = str(Path(folder, "%p.json"))
@@ -32,7 +33,9 @@ def explain(command: Sequence[str], environment: Mapping[str, str]) -> list[Expl
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the program to its end. Ctrl-C is for the program: if it ends in order, it explains."""
     sys.stdout.flush()
-    with subprocess.Popen(command, env=environment, stdout=sys.stderr.fileno()) as program:
+    with starting(command):
+        program = subprocess.Popen(command, env=environment, stdout=sys.stderr.fileno())
+    with program:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             return program.wait()

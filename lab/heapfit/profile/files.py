@@ -42,8 +42,8 @@ def converted(
         yield tables
     else:
         with tempfile.TemporaryDirectory(prefix="heapfit-tables-") as folder:
-            _convert(path, Path(folder) / short_name(path), on_part)
-            yield Path(folder) / short_name(path)
+            _convert(path, Path(folder) / "tables", on_part)
+            yield Path(folder) / "tables"
 
 
 def _convert(path: Path, tables: Path, on_part: OnPart | None) -> None:

@@ -12,6 +12,7 @@ import duckdb
 
 from heapfit.errors import UsageError
 from heapfit.profile.trace import connect, interruptible, quoted, read_summary
+from heapfit.text import join_words
 from heapfit.trace.schema import FILES
 
 # Rows that are fetched at a time: an answer may have millions.
@@ -40,9 +41,20 @@ def asked(folders: Sequence[Path], query: str) -> Iterator[tuple[list[str], Rows
                 columns = [column[0] for column in found.description or []]
                 yield columns, _rows(found) if columns else iter(())
         except duckdb.Error as error:
-            raise UsageError(f"--sql: {error}") from error
+            raise UsageError(_wrong(error)) from error
         finally:
             connection.close()
+
+
+def _wrong(error: duckdb.Error) -> str:
+    """Say what is wrong with a query; of a name that there is not, the tables, not DuckDB's own."""
+    if isinstance(error, duckdb.CatalogException) and "Table with name" in str(error):
+        missing = str(error).partition("\n")[0].partition("Catalog Error: ")[2].rstrip("!")
+        return (
+            f"--sql: {missing}; there are {join_words([*FILES])}, and --sql 'DESCRIBE objects' "
+            "lists the columns of one"
+        )
+    return f"--sql: {error}"
 
 
 def _rows(found: duckdb.DuckDBPyConnection) -> Rows:

@@ -20,6 +20,7 @@ import duckdb
 from pydantic import BaseModel
 
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import check_name
 from heapfit.profile.bins import MACROS
 from heapfit.profile.tally import UNITS, Key
 from heapfit.trace.native import Problems, Totals
@@ -286,6 +287,7 @@ def is_converted(path: Path) -> bool:
 
 def read_summary(folder: Path) -> Summary:
     """Return what the conversion has written beside the tables."""
+    check_name(folder)
     missing = [name for name in FILES if not (folder / f"{name}.parquet").is_file()]
     if missing:
         raise UsageError(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.host.program import why_not_preloadable
+from heapfit.host.program import starting, why_not_preloadable
 from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
 from heapfit.record.written import examine
 from heapfit.records import InstalledAllocator
@@ -61,8 +61,8 @@ def run(
 
     `%p` in the path becomes a process's number. `stdout` and `stdin` are the program's, as
     subprocess has them; without an `allocator` it keeps its own. Raises UsageError where a file is
-    in the way, NothingRecorded where there is none afterwards, OSError or ValueError where the
-    program cannot be started.
+    in the way, NothingRecorded where there is none afterwards, CannotRun where the program
+    cannot be started.
     """
     path = path.absolute()
     check_path(path)
@@ -140,14 +140,14 @@ def _run(
     """Return the program's number, how it ended, and the part of the processor time that processes
     took which it had started."""
     sys.stdout.flush()
-    with (
-        _signals_pass_through() as pass_to,
-        subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin) as program,
-    ):
-        pass_to(program)
-        os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-        share = _children_share(program.pid)
-        return program.pid, program.wait(), share
+    with _signals_pass_through() as pass_to:
+        with starting(command):
+            program = subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin)
+        with program:
+            pass_to(program)
+            os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+            share = _children_share(program.pid)
+            return program.pid, program.wait(), share
 
 
 def _children_share(process: int) -> float:

@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import replacing_folder
+from heapfit.files import check_name, replacing_folder
 from heapfit.paths import data_dir
 from heapfit.records import Record
 from heapfit.trace.library import find_library
@@ -106,6 +106,7 @@ def make_plan(
     Raises UsageError for a trace that cannot be replayed, HeapfitError where it or the plan's
     folder fails.
     """
+    check_name(trace)
     planner = find_planner()
     key = _key(trace, planner, one_thread)
     folder = data_dir() / "replay" / key

@@ -256,14 +256,6 @@ class Results:
         verdict = self.against_baseline(setting, metric, name)
         return verdict is not None and not verdict.shown
 
-    def medians_disagree(self, setting: Setting, metric: Metric, name: str) -> bool:
-        """Whether an allocator's median is on the other side of the baseline's than its change."""
-        verdict = self.against_baseline(setting, metric, name)
-        own, other = (self.estimate(setting, metric, e) for e in (name, self.baseline))
-        if verdict is None or own is None or other is None:
-            return False
-        return (own.median - other.median) * verdict.beyond < 0
-
     def shown(
         self, setting: Setting, metric: Metric, name: str, digits: int, sign: str, decimals: int
     ) -> ShownCell | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, combinations
 from textwrap import wrap
 
 from rich.cells import cell_len
@@ -18,7 +18,7 @@ from rich.text import Text
 from heapfit.advice import failing_words
 from heapfit.advice.noise import is_vague
 from heapfit.findings import Advice, Analysis
-from heapfit.records import Metric, Setting
+from heapfit.records import Metric, Setting, Verdict
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
 from heapfit.report.conclusions import NOTHING, alone, conclude, headline_metrics
@@ -42,7 +42,15 @@ from heapfit.report.terminal_text import (
     print_problems,
 )
 from heapfit.statistics import analysed_metrics
-from heapfit.text import TERMINAL_DIGITS, capitalised, counted, counted_range, join_words, visible
+from heapfit.text import (
+    TERMINAL_DIGITS,
+    Scale,
+    capitalised,
+    counted,
+    counted_range,
+    join_words,
+    visible,
+)
 
 _LONGEST_NAME = 24
 # More letters tables than this of one metric scroll the answer away.
@@ -185,6 +193,28 @@ def _name(name: str, console: Console) -> Text:
     return Text(shown, no_wrap=True)
 
 
+def _disagree(results: Results, setting: Setting, metric: Metric) -> bool:
+    """Whether two rows have their medians, as they are shown, in another order than their changes
+    from the baseline."""
+    scale = results.scale(metric, TERMINAL_DIGITS)
+    rows = []
+    for name in results.allocators:
+        estimate = results.estimate(setting, metric, name)
+        verdict = results.against_baseline(setting, metric, name)
+        if estimate and (name == results.baseline or (verdict and not is_vague(verdict))):
+            median = round(scale.scaled(estimate.median), scale.decimals)
+            rows.append((median, verdict.beyond if verdict else 0.0, verdict))
+    return any(
+        (one[0] - other[0]) * (one[1] - other[1]) < 0
+        and _change(one[2], scale) != _change(other[2], scale)
+        for one, other in combinations(rows, 2)
+    )
+
+
+def _change(verdict: Verdict | None, scale: Scale) -> str:
+    return change(verdict, scale).partition(" (")[0] if verdict else ""
+
+
 def _print_legend(results: Results, shown: list[Metric], console: Console) -> None:
     baseline = visible(results.baseline)
     counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
@@ -193,12 +223,7 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     interval = ", with its 95 % interval" if results.has_intervals else ""
     changes = f", and the change of the mean from {baseline}{interval}"
     lines = [f"{median}{changes if results.summary.verdicts else ''}."]
-    if any(
-        results.medians_disagree(setting, metric, name)
-        for setting in results.settings
-        for metric in shown
-        for name in results.allocators
-    ):
+    if any(_disagree(results, setting, each) for setting in results.settings for each in shown):
         lines.append(
             "Where medians say otherwise, trust the change: it compares runs of one block."
         )

@@ -98,8 +98,9 @@ class _Execution:
         find_launcher()  # before the clock of the first trial runs
         try:
             with own_cores(max(self._journal.study.cores)) as shared:
-                if shared:
-                    self._progress.noticed(_sharing_note(shared))
+                if shared and (note := _sharing_note(shared)) not in _said:
+                    _said.add(note)
+                    self._progress.noticed(note)
                 while self._run_planned() and self._stopping.goes_on():
                     self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
@@ -184,12 +185,15 @@ class _Execution:
         )
 
 
+_said: set[str] = set()  # a command runs several studies: once is enough
+
+
 def _sharing_note(processors: list[int]) -> str:
     which = join_words([str(each) for each in processors])
     noun = "processor" if len(processors) == 1 else "processors"
     return (
-        f"another study runs on {noun} {which}, and there are too few for both: each disturbs the "
-        "other's times; wait for it, or interrupt one: its trials are kept"
+        f"another study runs on {noun} {which}, too, and disturbs these times: wait for it, or "
+        "interrupt one, whose trials are kept"
     )
 
 

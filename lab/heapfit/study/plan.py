@@ -41,7 +41,7 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study.stopping import first_replicates
-from heapfit.text import counted
+from heapfit.text import counted, is_text, readable
 from heapfit.trial import (
     BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
@@ -139,6 +139,11 @@ def plan(
     )
     _check(study, missing)
     command = reproduce if isinstance(reproduce, str) else reproduce(study)
+    for each in (*command.split(), study.directory):
+        if not is_text(each):
+            raise UsageError(
+                f"{readable(each)} is not UTF-8; give that file or folder another name"
+            )
     return study.model_copy(update={"plan": list(_trials(study)), "reproduce": command})
 
 

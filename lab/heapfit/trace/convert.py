@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
-from heapfit.files import unfinished_name
+from heapfit.files import check_name, unfinished_name
+from heapfit.text import readable
 from heapfit.trace.native import (
     ALIVE_KIND,
     Batch,
@@ -121,6 +122,7 @@ def convert(
 @contextmanager
 def _made(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` when all is done."""
+    check_name(folder)
     if folder.exists() and not (folder / SUMMARY).exists():
         raise UsageError(f"{folder} exists and holds no tables of a trace; name another")
     unfinished = unfinished_name(folder)
@@ -240,7 +242,7 @@ def _summary(reader: Reader, objects: int) -> Summary:
     threads = reader.thread_rows()
     ends = [*threads["last_ns"].max(initial=0, keepdims=True), *reader.marks()["tick"][-1:]]
     return Summary(
-        file=reader.path.name,
+        file=readable(reader.path.name),
         info=reader.info,
         end=reader.end,
         totals=reader.totals,

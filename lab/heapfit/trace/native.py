@@ -31,7 +31,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import unfinished_name
 from heapfit.trace.library import find_library
 
@@ -282,7 +282,7 @@ class Reader:
         self._library = _library()
         self._reader = self._library.trace_open(os.fsencode(path), why)
         if not self._reader:
-            raise HeapfitError(f"cannot read {path}: {_text(why.value)}")
+            raise UsageError(f"cannot read {path}: {_text(why.value)}")
 
     def __enter__(self) -> Self:
         return self

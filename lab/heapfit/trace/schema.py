@@ -74,3 +74,71 @@ SITES = pa.schema(
 KINDS = ("free", "malloc", "calloc", "realloc", "aligned", "new", "new_aligned", "delete")
 # Beside the tables: `summary.json`, of the trace's INFO, END, totals and problems.
 FILES = {"objects": OBJECTS, "memory": MEMORY, "threads": THREADS, "flow": FLOW, "sites": SITES}
+
+
+def _kinds(first: int, last: int) -> str:
+    return ", ".join(f"{number} {KINDS[number]}" for number in range(first, last + 1))
+
+
+# What each column holds, in the order of the columns: docs/reference.md is made of it.
+MEANINGS = {
+    "objects": {
+        "id": "Number of the block by order of birth, from 1. A reallocation makes another block.",
+        "previous": "`id` of the block that a reallocation made this one of; 0: none.",
+        "address": "Where the block is.",
+        "size": "Bytes that the program asked for.",
+        "usable": "Bytes that the allocator gave.",
+        "born_ns": "When it was allocated.",
+        "died_ns": "When it was freed or reallocated; NULL: live at the end.",
+        "born_bytes": "Bytes that the program had asked for then, those of the block included.",
+        "died_bytes": "The same when it was freed; NULL: live at the end.",
+        "born_thread": "`thread` that allocated it.",
+        "died_thread": "`thread` that freed it; NULL: live at the end.",
+        "site": "`site` that allocated it; 0: not recorded.",
+        "born_kind": f"How it was allocated: {_kinds(1, 6)}.",
+        "died_kind": f"How it was freed: {_kinds(0, 0)}, {_kinds(3, 3)}, {_kinds(7, 7)}; NULL: "
+        "live at the end.",
+        "alignment": "Binary logarithm of the alignment that was asked for; 0: none.",
+        "weight": "Blocks of the program that it stands for: 1, or more in a sample.",
+    },
+    "memory": {
+        "ns": "When; a row for each step of time, of 1 ms or more, in which anything happened.",
+        "live_bytes": "Bytes live then.",
+        "live_objects": "Blocks live then.",
+        "resident": "Resident bytes of the process; NULL: not looked at.",
+        "resident_anonymous": "Of these, anonymous memory; NULL: not looked at.",
+        "allocated_bytes": "Bytes asked for until then.",
+        "allocations": "Allocations until then.",
+        "frees": "Frees until then.",
+    },
+    "threads": {
+        "thread": "Number of the thread in this recording, from 0.",
+        "tid": "Its number in the system.",
+        "name": "Its name.",
+        "events": "Calls that it made.",
+        "first_ns": "When it made the first.",
+        "last_ns": "When it made the last.",
+    },
+    "flow": {
+        "born_thread": "`thread` that allocated.",
+        "died_thread": "`thread` that freed.",
+        "blocks": "Blocks that the one allocated and the other freed.",
+        "bytes": "Their bytes.",
+    },
+    "sites": {
+        "site": "Number of the call site, from 1.",
+        "caller": "`site` that its function was called from; 0: none.",
+        "address": "Where the call returns to.",
+        "module": "Path of the program or library; NULL: not known.",
+        "offset": "The address in that file.",
+        "function": "Function that calls; NULL: not known.",
+        "file": "Its source file; NULL: not known.",
+        "line": "The line there; NULL: not known.",
+        "allocations": "Allocations that it made itself.",
+        "bytes": "Bytes that it asked for itself.",
+        "switches": "Of these allocations, those that came after another site's in their thread.",
+        "live_bytes": "Bytes of it that are live at the end.",
+        "live_objects": "Blocks of it that are live at the end.",
+        "peak_live_bytes": "Most bytes of it that were live at once.",
+    },
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -24,6 +24,7 @@ _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
 _MUCH_FREE = 0.25  # of the arenas
 _MOST_NAMED = 3  # mappings of a cause
+_LITTLE = 4 << 20  # bytes: of no more it is not worth while to record who allocates them
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,14 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     """Return what a cause means, of which `size` bytes are not counted for another one."""
     key, name = ("named", cause.key[6:]) if cause.key.startswith("named ") else (cause.key, "")
     title, says, *listed = _CAUSES.get(key, (f"{key}'s heap", _allocator))
-    sentence, commands = (says, listed) if isinstance(says, str) else says(cause, reading)
+    is_little = max(size, cause.resident + cause.swapped) < _LITTLE
+    advised = replace(reading, recordable=False) if is_little else reading
+    sentence, commands = (says, listed) if isinstance(says, str) else says(cause, advised)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
-    if not reading.recordable and not _RECORDINGS.isdisjoint(commands):
+    if is_little and not _RECORDINGS.isdisjoint(commands):
+        sentence += " There is little to find in so little memory."
+    elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
     own = size == cause.resident + cause.swapped
     return Finding(
@@ -118,7 +123,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         sentence=sentence,
         likely=cause.likely,
         evidence=[_line(each) for each in cause.largest(_MOST_NAMED)] if own else [],
-        commands=_filled(commands, reading),
+        commands=_filled(commands, advised),
     )
 
 
@@ -263,7 +268,8 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. How "
         "much of it is in use cannot be seen from outside: if the program's own figures (Redis: "
         "INFO memory) say that most of it is free, it is fragmentation, and `heapfit fit` finds an "
-        f"allocator that keeps less.{_advice(f'Else: {_WHO[0].lower()}{_WHO[1:]}', reading)}",
+        "allocator that keeps less; describe a server to it first, by `heapfit workloads new`."
+        f"{_advice(f'Else: {_WHO[0].lower()}{_WHO[1:]}', reading)}",
         _RECORD,
     )
 

@@ -109,23 +109,19 @@ def rate(profile: Profile, trace: str) -> Advice:
         )
     often = per_second(profile.totals.allocations.objects, profile)
     part = min(often * PAIR_NS / S, 1.0)
+    share = "less than 1 %" if part < NEGLIGIBLE else percent(part)
     cost = (
-        f"about {count(often)} allocations {each_second(profile)} take, at {PAIR_NS} ns for each "
-        "with its free,"
+        f"allocation probably costs {share} {of_its_time(profile)} (about {count(often)} calls "
+        f"{each_second(profile)}, at an assumed {PAIR_NS} ns for each and its free)"
     )
-    whole = of_its_time(profile)
     if part < NEGLIGIBLE:
-        return none(
-            f"Nothing to do: {cost} less than 1 % {whole}, so choose the allocator by its memory."
-        )
+        return none(f"Nothing to do: {cost}, so choose the allocator by its memory.")
     if part < WORTH_A_TEST:
-        return none(
-            f"Nothing to do: {cost} {percent(part)} {whole}, of which an allocator can save a part."
-        )
+        return none(f"Nothing to do: {cost}, of which an allocator can save a part.")
     return do(
         "another allocator",
-        f"{capitalised(cost)} {percent(part)} {whole}: {replayed(profile.recordings, trace)} "
-        "tells how much of that each allocator really takes.",
+        f"{capitalised(cost)}: {replayed(profile.recordings, trace)} tells how much of that each "
+        "allocator really takes.",
     )
 
 

@@ -378,6 +378,10 @@ _FOURTH = 3  # of the eighths, which begins the later half
 # What has gained this part in each eighth since the fourth, and in each at least this part of what
 # it did on average, grows. With less, or in fits and starts, it may.
 _RISEN, _EVEN, _MAY_GROW = 0.025, 0.5, 0.05
+# Where chance may hide that, this part of the gain is of the later half of those eighths. Of 1,500
+# samples of simulated caches that are full or nearly so, batches and sawtooths (8 KiB to 1 MiB a
+# sample), 1 in 28 is said to grow, and without this 1 in 7; of those of leaks 2 % fewer are found.
+_LATER = 1 / 3
 _ABOVE = 0.1  # by this part of it, it holds more at the end than at most in the first half
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
@@ -553,8 +557,12 @@ def _rises(levels: Sequence[int], error: float) -> bool:
     gained = levels[-1] - levels[0]
     steps = [after - before for before, after in pairwise(levels)]
     least = _EVEN * gained / len(steps)
-    return gained >= max(len(steps) * _RISEN * levels[-1], error) and min(steps) >= min(
-        least, least - error / 2
+    if gained < max(len(steps) * _RISEN * levels[-1], error):
+        return False
+    later = levels[-1] - levels[len(steps) // 2]
+    return min(steps) >= least or (
+        # In a sample, one step tells little.
+        min(steps) >= least - error / 2 and later >= _LATER * gained
     )
 
 
@@ -601,7 +609,8 @@ def how_it_grew(holder: Holder) -> str:
                 f"{_from_to(holder, -2)} in the seventh"
             )
         return f"where it held {size(holder.held_before[0])} after half of all allocations"
-    return f"of which {percent(holder.late_share)} came in the later half of all allocations"
+    late = percent(holder.late_share)
+    return f"of which {late} came in the second half of the recording, counted in allocations"
 
 
 def _from_to(holder: Holder, eighth: int) -> str:
@@ -751,7 +760,7 @@ def _even_growth(profile: Profile) -> str:
 
 def _no_leak(site: Holder, profile: Profile) -> str:
     """Why a site whose blocks are of the later half does not look like a leak."""
-    late = f"{percent(site.late_share)} of what {site.name} holds came in the later half"
+    late = f"{percent(site.late_share)} of what {site.name} holds came in the second half"
     if _replaces_others(site, profile):
         return (
             f"No sign of a leak: {late} of all allocations, but all that was live together did not "
