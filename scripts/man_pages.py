@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from heapfit.cli.commands import reflowed
+
 LINE_MAX = 100
 
 _USUAL = (
@@ -111,8 +113,11 @@ def _synopsis(name: str, command: Any) -> str:
 
 
 def _paragraphs(command: Any) -> Iterator[str]:
-    for paragraph in command.help.strip().split("\n\n"):
-        yield from (".P", _text(" ".join(paragraph.split())))
+    for paragraph in reflowed(command.help).split("\n\n"):
+        first, *items = map(_text, paragraph.splitlines())
+        yield from (".P", first)
+        for each in items:
+            yield from (".br", each)
 
 
 def _options(command: Any) -> Iterator[str]:

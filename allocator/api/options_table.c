@@ -219,9 +219,8 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "share_first",
-                    .description =
-                        "allocations that a thread makes in a shared heap before it gets its own, once four threads "
-                        "for each processor have theirs",
+                    .description = "with more than 4 threads per core, a new thread shares a heap for its first N "
+                                   "allocations",
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
                     .initial = SHARE_FIRST_CALLS,
@@ -315,7 +314,9 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_bytes",
-                    .description = "bytes of such blocks that it collects before it hands them over",
+                    .description =
+                        "bytes of freed blocks of another thread that a thread collects before it hands them "
+                        "over",
                     .kind = HF_OPTION_SIZE,
                     .live = 1,
                     .initial = UINT64_C(64) * 1024,
@@ -330,9 +331,8 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "remote_free_hand_over",
-                    .description =
-                        "when blocks are handed over: full (at one of these limits), refill (also whenever a bin is "
-                        "refilled)",
+                    .description = "when freed blocks of another thread are handed over: full (at remote_free_batch or "
+                                   "remote_free_bytes), refill (also whenever a bin is refilled)",
                     .kind = HF_OPTION_CHOICE,
                     .live = 1,
                     .initial = REMOTE_HAND_OVER_FULL,

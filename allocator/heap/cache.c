@@ -178,7 +178,8 @@ static struct span *take_from_front(struct span_cache *cache, uint32_t spans)
 static struct span *own_from_front(struct span_cache *cache, uint32_t spans)
 {
     struct span *run = take_from_front(cache, spans);
-    if (run != NULL) cache->front_most -= spans;
+    /* In a fork's child it may have been set to 0 meanwhile. */
+    if (run != NULL) cache->front_most -= spans < cache->front_most ? spans : cache->front_most;
     return run;
 }
 

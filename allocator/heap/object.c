@@ -344,8 +344,12 @@ static __attribute__((noinline)) void free_any(void *pointer, struct heap *heap)
         if (heap == &heap_sharing) {
             remote_free_alone(span, (uintptr_t)pointer);
             heap_background_pass(__builtin_return_address(0)); /* as above */
-        } else if (LIKELY(heap != &heap_none)) remote_free(heap, span, (uintptr_t)pointer);
-        else remote_free_entering(span, (uintptr_t)pointer);
+        } else if (LIKELY(heap != &heap_none)) {
+            heap_see_space(heap); /* as below */
+            remote_free(heap, span, (uintptr_t)pointer);
+        } else {
+            remote_free_entering(span, (uintptr_t)pointer);
+        }
     } else if (UNLIKELY(block_looks_free((uintptr_t)pointer))) {
         remote_free_own_suspect(heap, (uintptr_t)pointer);
     } else {
@@ -365,21 +369,20 @@ void heap_free_slow(void *pointer, struct heap *heap)
 {
     uintptr_t block = (uintptr_t)pointer;
     struct span *span;
-    if (LIKELY(heap_find_span(heap, block, &span) && span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
-               atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
-        remote_free(heap, span, block);
-        return;
-    }
     if (UNLIKELY(heap == &heap_none)) {
         free_any(pointer, heap);
         return;
     }
-    size_t offset = space_offset(pointer);
-    if (!space_offset_is_foreign(offset) && span_of_offset(offset)->kind == SPAN_GUEST) {
-        heap_guest_free(span_of_offset(offset), pointer);
+    if (UNLIKELY(!heap_find_span(heap, block, &span))) {
+        size_t offset = space_offset(pointer);
+        span = space_offset_is_foreign(offset) ? NULL : span_of_offset(offset);
+    } else if (LIKELY(span->kind == SPAN_BLOCKS && block_is_at_start(span, block) &&
+                      atomic_load_explicit(&span->owner, memory_order_relaxed) != heap)) {
+        remote_free(heap, span, block);
         return;
     }
-    free_any_own(pointer);
+    if (span != NULL && span->kind == SPAN_GUEST) heap_guest_free(span, pointer);
+    else free_any_own(pointer);
 }
 
 void heap_free_sized_slow(void *pointer, size_t size, struct heap *heap)

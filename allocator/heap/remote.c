@@ -149,6 +149,7 @@ struct outbox_target {
 struct outbox {
     struct outbox_list lists[OUTBOX_LISTS]; /* by the span's number */
     struct outbox_target targets[OUTBOX_TARGETS]; /* by the heap's address */
+    uint64_t lists_used, targets_used; /* a bit for each that is not empty, and perhaps for others */
     uint32_t blocks; /* since all was handed over; and how much memory they are */
     size_t bytes;
 };
@@ -202,6 +203,7 @@ static void target_add(struct heap *heap, struct heap *owner, struct message *me
     if (target->heap != owner) {
         if (target->heap != NULL) target_hand_over(heap, target);
         target->heap = owner; /* `first` is 0, and not stored again without release */
+        heap->outbox->targets_used |= UINT64_C(1) << (target - heap->outbox->targets);
         target->last = message->first;
         target->blocks = 0;
     }
@@ -222,15 +224,25 @@ static void list_close(struct heap *heap, struct outbox_list *list)
     if (LIKELY(list->span == NULL)) has_gone_on(&list->first); /* nor used again by what target_add has settled */
 }
 
+/* The number of a bit that was set, and is no more; false: none was. */
+ALWAYS_INLINE bool take_bit(uint64_t *bits, unsigned *number)
+{
+    if (*bits == 0) return false;
+    *number = (unsigned)__builtin_ctzll(*bits);
+    *bits &= *bits - 1;
+    return true;
+}
+
 static void outbox_flush(struct heap *heap)
 {
     struct outbox *outbox = heap->outbox;
     if (outbox == NULL || outbox->blocks == 0) return;
     outbox->blocks = 0;
     outbox->bytes = 0;
-    for (unsigned i = 0; i < OUTBOX_LISTS; i++)
+    unsigned i;
+    while (take_bit(&outbox->lists_used, &i))
         if (outbox->lists[i].blocks != 0) list_close(heap, &outbox->lists[i]);
-    for (unsigned i = 0; i < OUTBOX_TARGETS; i++)
+    while (take_bit(&outbox->targets_used, &i))
         if (outbox->targets[i].heap != NULL) target_hand_over(heap, &outbox->targets[i]);
 }
 
@@ -524,6 +536,7 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
         send_alone(span, block);
         return;
     }
+    heap->outbox->lists_used |= UINT64_C(1) << list_number(span);
     list->span = span;
     list->last = block;
     put_first(&list->first, span_list_end(span));
@@ -532,7 +545,6 @@ static __attribute__((noinline)) void remote_free_first(struct heap *heap, struc
 
 void remote_free(struct heap *heap, struct span *span, uintptr_t block)
 {
-    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)block));
     if (LIKELY(heap->outbox != NULL && (*block_words(block) ^ heap->link_key) > LINK_MAX)) {
         struct outbox_list *list = list_of(heap, span);
         if (LIKELY(list->span == span && list->blocks < MESSAGE_BLOCKS_MAX)) {
@@ -568,7 +580,6 @@ ALWAYS_INLINE uintptr_t receive(struct heap *heap, uintptr_t first, struct remot
 {
     struct message message = message_read(first);
     uintptr_t next = message.next;
-    __builtin_prefetch((const void *)next, 1); /* another processor wrote it, too */
     if (LIKELY(arrive(heap, &message))) return next;
     message.next = elsewhere->messages;
     message_write(&message);

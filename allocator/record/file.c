@@ -14,7 +14,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -302,15 +301,6 @@ static uint64_t program_ns(void)
     return all > own ? all - own : 0;
 }
 
-/* What the processes used that this one has started and waited for. */
-static uint64_t children_ns(void)
-{
-    struct rusage used;
-    if (getrusage(RUSAGE_CHILDREN, &used) != 0) return 0;
-    uint64_t seconds = (uint64_t)used.ru_utime.tv_sec + (uint64_t)used.ru_stime.tv_sec;
-    return seconds * 1000000000 + ((uint64_t)used.ru_utime.tv_usec + (uint64_t)used.ru_stime.tv_usec) * 1000;
-}
-
 /* Into the buffer, in which there is room. */
 static void put_end(const char *reason)
 {
@@ -325,8 +315,6 @@ static void put_end(const char *reason)
     json_name(&end.json, "processor_ns");
     uint64_t now_ns = program_ns();
     json_number(&end.json, now_ns > began_ns ? now_ns - began_ns : 0);
-    json_name(&end.json, "children_ns");
-    json_number(&end.json, children_ns());
     json_name(&end.json, "resident_most");
     json_number(&end.json, facts_resident_most());
     json_close(&end.json, '}');

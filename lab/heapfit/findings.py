@@ -162,8 +162,10 @@ class Advice(Record):
     untold: list[str] = Field(default=[])
     # On the scores, over all settings: what time is set against memory.
     scores: list[Verdict] = Field(default=[])
+    # Who would be better than the baseline, but loses wall time, where processor time decides.
+    slow: list[str] = Field(default=[])
     reasons: str  # two sentences; none where `untold` says all
-    small: str = ""  # that a difference in memory is a fixed cost, where all heaps are small
+    small: str = ""  # of a small program: what a difference in memory may be
     basis: str = ""  # why processor time stands for time, where it does
     by_setting: list[SettingWinner] = Field(default=[])  # empty: one setting only
     # What the reader must know besides: weights and allocators that do not count and why, settings

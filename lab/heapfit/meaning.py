@@ -34,8 +34,9 @@ _OF_A_RUN = frozenset((WALL, PROCESSOR, *PROCESSOR_TIME, "replay_s", REPLAYED_TI
 # own count of resident pages may be off by that on eight processors (32 pages on each, since 6.2).
 TOO_SMALL = {"s": 0.005, "bytes": float(2**20)}
 
-# Below this peak of resident memory, in bytes, allocators differ in what they cost each process,
-# not in how they use the heap: a C program without a heap has 1.3 MiB with glibc, 1.8 with heapfit.
+# Below this peak of resident memory, in bytes, a difference may be what an allocator costs each
+# process, however much it allocates: a C program without a heap has 1.3 MiB with glibc, 1.8 with
+# heapfit.
 SMALL_PEAK = 8 << 20
 
 _TIME_UNITS = ("s", "ms", "µs", "us", "ns")

@@ -328,7 +328,7 @@ class Machine(Record):
 
 
 # What a recommendation weighs where weights are given.
-Weighed = Literal["time", "memory", "fragmentation"]
+Weighed = Literal["time", "memory", "fragmentation", "mean-memory"]
 
 
 class StoppingRule(Record):

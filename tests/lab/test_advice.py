@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 import numpy as np
 import pytest
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
+from heapfit.advice.goals import GOALS
 from heapfit.findings import Advice
-from heapfit.records import Factor, Metric, Study, Trial, TrialStatus
+from heapfit.records import Factor, Metric, Study, Trial, TrialStatus, Weighed
 from heapfit.report import Reading, html_report
 from heapfit.report.pareto import pareto
 from heapfit.report.recommendation import deployment, headline, reasons_of
@@ -53,6 +55,18 @@ def test_the_weights_decide_who_leads(weights: dict[str, float], best: str) -> N
     assert advice.recommended == best
     assert advice.standings[0].allocator == best
     assert advice.weights == weights
+
+
+def test_every_goal_can_be_given_a_weight() -> None:
+    """A study's file refused `mean-memory`, which the documentation named."""
+    assert get_args(Weighed) == GOALS
+
+
+def test_what_has_no_weight_is_said_not_to_count() -> None:
+    said = "Time does not count: it has no weight."
+    assert said in advised(measured(TRUTH), {"memory": 2}).notes
+    for both in ({}, {"time": 1, "memory": 3}):
+        assert not any("no weight" in each for each in advised(measured(TRUTH), both).notes)
 
 
 def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean() -> None:
@@ -130,7 +144,8 @@ def test_many_of_which_nothing_can_be_told_are_counted_in_few_words() -> None:
     assert len(" ".join([advice.reasons, *advice.untold])) < 500
 
 
-def test_that_a_difference_between_small_heaps_is_a_fixed_cost_is_said_first() -> None:
+def test_what_a_difference_in_memory_of_a_small_program_may_be_is_said_first() -> None:
+    """It was called a fixed cost by the size alone, and grew ninefold with ten times the data."""
     study = study_of(["a", "b"], {}, [WALL, MEMORY])
     mib = float(2**20)
     for factor, said in ((1, True), (8, False)):
@@ -140,7 +155,8 @@ def test_that_a_difference_between_small_heaps_is_a_fixed_cost_is_said_first() -
             for name, size in (("a", 3.0 + block / 100), ("b", 5.0 + block / 100))
         ]
         shown = reasons_of(advised((study, trials), {}))
-        assert shown.startswith("The heaps are small (peak memory at most 5.0") == said
+        assert shown.startswith("The program is small (peak memory 3.0") == said
+        assert ("may be a fixed cost of each process, or may grow with the heap" in shown) == said
 
 
 def test_what_differs_by_too_little_is_said_to_do_so_in_what_was_judged() -> None:

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import Heapfit, heapfit_command
+from conftest import Heapfit, assert_one_line, heapfit_command
 from engine_helpers import compiled
 from study_files import trials_in
 
@@ -67,6 +67,8 @@ def test_weights_are_given_to_the_comparison_or_to_its_report(
     wrong = run_heapfit("report", tmp_path, "--weights", "memroy=1")
     assert "did you mean 'memory'?" in wrong.stderr
     assert run_heapfit("report", tmp_path, "--weights", "memory=0").returncode == 2
+    twice = run_heapfit("report", tmp_path, "--weights", "time=1,time=3")
+    assert_one_line(twice, 2, ["--weights names time twice"])
 
 
 def test_a_metric_that_is_asked_for_decides_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from heapfit.catalogue import resolve_workload
 from heapfit.cli.arguments import split_program
 from heapfit.cli.commands import _root
 from heapfit.records import StudyDefinition, Workload
+from heapfit.trial.metrics import METRIC_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(
@@ -41,6 +42,7 @@ REFERENCE = ROOT / "docs" / "reference.md"
 MANUAL = ROOT / "docs" / "man"
 LIBRARY = ROOT / "docs" / "library.md"
 COMPARE = ROOT / "docs" / "compare.md"
+METHOD = ROOT / "docs" / "method.md"
 GATE = ROOT / "docs" / "continuous-integration.md"
 CONTEXTS = ROOT / "docs" / "contexts.md"
 
@@ -160,6 +162,11 @@ def test_the_library_page_names_the_functions_of_the_header() -> None:
     assert len(declared) > 10
     assert declared - named == set()
     assert named - declared - types == set()
+
+
+def test_the_page_that_keep_refers_to_names_every_metric() -> None:
+    section = METHOD.read_text(encoding="utf-8").partition("## A trial")[2].partition("\n## ")[0]
+    assert set(METRIC_NAMES) - set(INLINE.findall(section)) == set()
 
 
 def slug(heading: str) -> str:
@@ -297,7 +304,7 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         update_docs.START: {"demo table": lambda: update_docs.example_output(update_docs.DEMO)},
         update_docs.COMPARE: update_docs.COMPARE_BLOCKS,
         update_docs.METHOD: update_docs.METHOD_BLOCKS,
-        update_docs.LIBRARY: {"musl": update_docs.musl_table},
+        update_docs.MUSL_PAGE: {"musl": update_docs.musl_table},
         update_docs.SECURITY: update_docs.ATTACK_BLOCKS,
         update_docs.ACCOUNT: update_docs.ACCOUNT_BLOCKS,
         update_docs.FIT: {"fit reached": update_docs.fit_table},

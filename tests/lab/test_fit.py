@@ -204,6 +204,7 @@ def test_the_plan_is_explained_without_a_run(run_heapfit: Heapfit, tmp_path: Pat
     result = run_heapfit("fit", *TWO, "--explain", "--", *words, folder=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "In 15 min 0 s" in result.stdout
+    assert "screening: at most " in result.stdout
     assert "if threads that allocate > 2" in result.stdout
     assert "Much is resident" not in result.stdout
     assert "ruby" not in result.stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,14 +15,28 @@ import numpy as np
 import pytest
 import typer
 from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit import catalogue
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
-from heapfit.fit import answer, candidates, facts, foretold, goal, look, page, search, state
+from heapfit.errors import HeapfitError
+from heapfit.fit import (
+    answer,
+    candidates,
+    deploy,
+    facts,
+    foretold,
+    goal,
+    look,
+    page,
+    running,
+    search,
+    state,
+)
 from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus
 from heapfit.report import Reading
 from rich.console import Console
-from trace_data import service
+from trace_data import Program, service
 
 MEAN = Metric(name="mean_rss_bytes", label="Mean memory", unit="bytes", better="lower", source="")
 MIB, GIB = 2**20, 2**30
@@ -71,11 +86,13 @@ def setup_of(text: str, reading: Reading) -> Any:
     )  # fmt: skip
 
 
-def judged_of(text: str, reading: Reading) -> answer.Answer:
+def judged_of(
+    text: str, reading: Reading, dropped: Sequence[answer.NotChosen] = ()
+) -> answer.Answer:
     setup: Any = setup_of(text, reading)
     start = answer.Answer(
         choice=None, goal=text, baseline="today", why=[], standings=[], decisions=[],
-        not_chosen=[], exit_code=0, study=None,
+        not_chosen=list(dropped), exit_code=0, study=None,
     )  # fmt: skip
     return answer.judged(setup, Path("confirm"), reading, start)
 
@@ -158,6 +175,31 @@ def test_reasons_name_the_goal_where_others_gain_in_something_else() -> None:
     )
 
 
+def test_what_loses_wall_time_is_not_chosen_by_its_processor_time() -> None:
+    """`--goal time` chose what made the program twice as slow, and never named wall time."""
+    generator = np.random.default_rng(2)
+    user = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
+    study = study_of(["today", "other"], {"cores": ["1"]}, (WALL, user, MEMORY, MEAN))
+    for waits_s, choice in ((0.0, "other"), (2.0, None)):
+        trials = []
+        for block in range(12):
+            for name, time_s in (("today", 1.4), ("other", 1.0)):
+                wall_s = time_s * 1.3 + generator.exponential(0.1) + waits_s * (name == "other")
+                got = {"wall_s": wall_s, "user_s": time_s + generator.normal(0, 0.01),
+                       "peak_rss_bytes": GIB, "mean_rss_bytes": GIB}  # fmt: skip
+                trials.append(trial_of(study, (name,), got, block))
+        found = judged_of("time", Reading(study, trials))
+        assert found.choice == choice
+        why = " ".join(found.why)
+        assert "Time is processor time (user and system) here" in why
+        if choice:
+            assert "the wall time of today: a gain." in why
+        else:
+            assert "other needs 29 % less processor time, but " in why
+            assert "% more wall time than today" in why
+            assert found.not_chosen[0].reason.startswith("better in time, but shown to take more")
+
+
 def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     truth = {
         "today": TRUTH["today"],
@@ -220,21 +262,24 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     assert asked == [(2, 1), (2, 1)]
 
 
-def test_what_there_was_no_time_for_is_named_allocators_first_with_the_time_for_them() -> None:
+def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:
+    """The names, which the table of candidates has, filled the end once more."""
     screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
     screened.enough_s = 130.0
     stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
     found = answer.with_late(stays, screened)
-    assert found.why == [
-        "There was no time to run jemalloc: --time 3m would do.",
-        "After the screening there was no time to measure mimalloc2: --time 3m would do.",
-        *stays.why,
-        "There was no time to run jemalloc+decay-1s: allow more --time.",
-    ]
+    late = (
+        "2 candidates were not run and 1 candidate was not measured after the screening (the "
+        "tables name them); --time 3m would do."
+    )
+    assert found.late == late
+    assert found.why == [late, *stays.why]
     # That nothing is better cannot be told without them.
     assert (stays.exit_code, found.exit_code) == (0, 3)
     assert answer.with_late(chosen("time"), screened).exit_code == 0
-    assert answer.with_late(stays, search.Screened([], late=["glibc+keep"])).exit_code == 0
+    settings = answer.with_late(stays, search.Screened([], late=["glibc+keep"]))
+    assert settings.exit_code == 0
+    assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
 
 
@@ -382,6 +427,20 @@ def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
     assert "screening" not in told()
 
 
+def test_what_adds_nothing_to_its_allocator_is_not_commended_for_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    truth = {"today": (1.0, GIB, GIB), "slow": (1.0, 1.2 * GIB, GIB)}
+    _, reading = judged("memory", truth, 0.005, 12)
+    of_all = {**truth, "heapfit": (0.73, GIB, GIB), "heapfit-pools": (0.72, GIB, GIB)}
+    standings = chosen("memory", of_all).standings
+    monkeypatch.setattr(answer, "_screened", lambda *_: standings)
+    pools = answer.NotChosen(name="heapfit-pools", after="", reason="", adds_nothing=True)
+    for dropped, name in (((), "heapfit-pools"), ((pools,), "heapfit")):
+        said = judged_of("memory", reading, dropped).why[-1]
+        assert said.startswith(f"If time matters as well: {name} had time 0.7")
+
+
 def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
     small = {"today": (1.0, 6.0 * MIB, 6.0 * MIB), "other": (1.0, 8.5 * MIB, 8.5 * MIB)}
     found = chosen("memory", small, cv=0.001)
@@ -389,7 +448,7 @@ def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
     assert answer.interval(other.memory).endswith("), +2.5 MiB")
     assert not answer.interval(other.time).endswith("B")
     assert "+2.5 MiB" in found.not_chosen[0].reason
-    assert found.why[-1].startswith("The program is small (6 MiB): so much more memory is mostly a")
+    assert found.why[-1].startswith("The program is small (peak memory 6.00 MiB): a difference in")
     chosen_one = chosen("memory", {**small, "other": (1.0, 3.0 * MIB, 3.0 * MIB)}, cv=0.001)
     assert "the rss of today (-3 MiB): a gain" in " ".join(chosen_one.why)
     large = {"today": (1.0, 60.0 * MIB, 6.0 * MIB), "other": (1.0, 85.0 * MIB, 8.5 * MIB)}
@@ -399,8 +458,8 @@ def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
 @pytest.mark.parametrize(
     ("cost", "reason"),
     [
-        (1.3, "it cost more than glibc alone: it needed 1.300x the time"),
-        (1.0, "it saved less than 1 % of the cost of glibc alone"),
+        (1.3, "it needed 1.300x the time of glibc alone"),
+        (1.0, "it saved less than 1 % of the time of glibc alone"),
         (0.95, "it needed 0.950x the time of glibc; others did better"),
     ],
 )
@@ -421,7 +480,10 @@ def test_why_a_setting_is_dropped_says_how_much_it_needed(
         baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
     )
     search._halve(setup, state, Path("screen-1"), 1)
-    assert [(each.name, each.reason) for each in state.dropped] == [("glibc+keep", reason)]
+    [dropped] = state.dropped
+    assert (dropped.name, dropped.reason) == ("glibc+keep", reason)
+    # What adds nothing is not commended for what else it has.
+    assert dropped.adds_nothing == (cost > 0.99)
 
 
 def test_who_fails_once_in_a_round_stays_where_todays_has_failed_as_often_before(
@@ -503,8 +565,100 @@ def test_what_is_live_is_compared_with_memory_that_is_no_files(tmp_path: Path) -
     trace = service(requests=40).write(tmp_path / "service.hft")
     known = Facts(cores=2, python=0, huge_pages=0, peak_rss_bytes=8.0 * MIB)
     found, _ = look._with_recording(known, trace, 9 * MIB, 3 * MIB)
+    assert found.mean_live_share
     assert found.live_bytes
     assert found.live_share == pytest.approx(found.live_bytes / (5 * MIB))
+
+
+@pytest.mark.parametrize(
+    ("time", "memory", "promised"),
+    [
+        ("wall_s", "peak_rss_bytes", " heapfit fit found 0.8 times the wall time before."),
+        ("allocator_s", "replay_peak_bytes", None),
+        ("requests_per_s", "peak_pss_bytes", None),
+    ],
+)
+def test_only_figures_of_the_process_are_promised(
+    time: str, memory: str, promised: str | None
+) -> None:
+    """An alert compared the service's resident memory with the peak of a replay's heap, which it
+    was always above, and called allocator time the time of the service."""
+    found, reading = judged("time", TRUTH, 0.0001, 12)
+    standings = [
+        each.model_copy(
+            update={
+                "time": each.time.model_copy(update={"metric": time}),
+                "memory": each.memory.model_copy(update={"metric": memory}),
+            }
+        )
+        for each in found.standings
+        if each.time and each.memory
+    ]
+    made = found.model_copy(update={"standings": standings})
+    workload = catalogue.ad_hoc_workload(["true"], None)
+    of = deploy.promise(made, reading.summary, workload, "")
+    assert of.time == (promised or "")
+    assert of.peak_bytes == (pytest.approx(3 * GIB, rel=0.01) if promised else None)
+    alerts = deploy._alerts(reading.study.allocator("quick"), of)
+    assert ("MemoryAbovePromise" in alerts) == bool(promised)
+    assert ("heapfit fit found" in alerts) == bool(promised)
+    assert "TimeAboveLastWeek" in alerts
+    watched = " ".join(deploy._watched(reading.study.allocator("quick"), of))
+    assert ("above that of the trials" in watched) == bool(promised)
+
+
+def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> None:
+    """A program that kept 200 MiB for 12 MiB of live blocks was told that nothing applies to it:
+    at the peak, all was in use."""
+    heap = [200 * MIB, None, None, None, 200 * MIB]
+    course: Any = SimpleNamespace(live_bytes=[200 * MIB, *[0] * 4], resident_anonymous=heap)
+    assert look._mean_live_share(course, 0) == pytest.approx(0.2)
+    assert look._mean_live_share(course, 150 * MIB) == pytest.approx(0.5)
+    known = Facts(cores=2, python=0, huge_pages=0, live_share=0.97, mean_live_share=0.2)
+    [heapfit] = catalogue.resolve_allocators(["heapfit"])
+
+    def tried(text: str) -> set[str]:
+        found = candidates.candidates([heapfit], "glibc", known, goal.parse(text))
+        return {each.name.partition("+")[2] for each in found if each.tried and not each.is_plain}
+
+    assert {"bounded", "decay-50"} <= tried("mean")
+    assert {"bounded", "decay-50"} <= tried("mean<=1g")
+    assert not {"bounded", "decay-50"} & tried("memory")
+
+
+def test_of_a_recording_that_began_late_it_is_not_known_what_was_in_use(tmp_path: Path) -> None:
+    """It was a share of memory most of which was older than the recording."""
+    made = service(requests=40)
+    made.info["began_late"] = True
+    trace = made.write(tmp_path / "late.hft")
+    found, notes = look._with_recording(Facts(cores=2, python=0, huge_pages=0), trace, 90 * MIB)
+    assert (found.live_share, found.mean_live_share) == (None, None)
+    assert "is not known: the recording began in a running process." in notes[0]
+    assert found.live_bytes
+
+
+def test_of_a_process_without_a_recorder_a_command_is_named_that_fits_it() -> None:
+    """`fit --pid` led to `record --pid`, and after that to an error again."""
+    pid = os.getpid()
+    with pytest.raises(HeapfitError) as raised:
+        running.recorder_of(pid)
+    line = f"heapfit record --pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
+    assert str(raised.value).endswith(f"this fits a recording of it: {line}")
+
+
+def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:
+    """Of one without room for its events it was said that the program hardly uses malloc."""
+    known = Facts(cores=2, python=0, huge_pages=0)
+    full = {"reason": "the limit on the size of files is reached (ulimit -f)"}
+    for number, (end, said) in enumerate((
+        (None, "it hardly uses malloc"), ({"reason": "stop"}, "it hardly uses malloc"),
+        (full, full["reason"]),
+    )):  # fmt: skip
+        empty = Program().write(tmp_path / f"{number}.hft", end)
+        assert look._with_recording(known, empty)[1] == [f"Nothing was recorded: {said}."]
+    short = service(requests=40).write(tmp_path / "short.hft", full)
+    notes = look._with_recording(known, short)[1]
+    assert notes[0] == f"Only the beginning was recorded: {full['reason']}."
 
 
 def test_candidates_that_do_not_apply_are_one_row() -> None:
@@ -542,6 +696,8 @@ def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     assert quiet.why[0].startswith("Nothing that was tried is shown to be better")
     noisy = chosen("time", alike, cv=0.2)
     assert (noisy.choice, noisy.exit_code) == (None, 3)
+    assert quiet.headline == "Stay with today"
+    assert noisy.headline == "Stay with today for now: what is better cannot be told yet"
     assert "Whether other has less wall time than today cannot be told" in noisy.why[0]
     assert "would show a gain of 5 %" in noisy.why[1]
     assert "more than fit would run" in noisy.why[1]
@@ -566,11 +722,10 @@ def test_why_something_is_not_chosen_agrees_with_its_row() -> None:
     little = (1.0, 99.5 * MIB, 100.0 * MIB)
     said = reason("balance", little, cv=1e-4)
     assert said.startswith(
-        "better in memory by what is less than 1 MiB, too little to matter, and not shown to be "
-        "better in time: "
+        "saves under 1 MiB of memory, too little to matter, and not shown to be better in time: "
     )
     assert "memory 0.995x" in said
     said = reason("balance", (1.0, 99.0 * MIB, 100.0 * MIB), cv=1e-3)
-    assert said.startswith("better in memory by what may be less than 1 MiB, too little to matter")
+    assert said.startswith("may save under 1 MiB of memory, too little to matter")
     said = reason("balance", (1.05, 95.0 * MIB, 100.0 * MIB))
     assert said.startswith("better in memory and worse in time, and not shown to be better in both")

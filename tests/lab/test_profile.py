@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -364,6 +365,22 @@ def test_the_peak_of_few_blocks_in_a_sample_is_never_nothing(
         off.append((peak.bytes - together * size) / peak.bytes_error)
     assert max(map(abs, off)) < 2
     assert abs(sum(off) / len(off)) < 1
+
+
+def test_what_may_have_been_live_is_no_less_than_what_was(tmp_path: Path) -> None:
+    """Of 2.3 blocks of a sample that are expected, there may be one, or none."""
+    told = []
+    for seed in range(16):
+        every = [Block(100, 1000 + i) for i in range(3000)]
+        noted = complete(profile_tables.sampled(every, 1 << 17, seed))
+        if not noted:
+            continue
+        tables = Tables(noted, threads=NAMES, info={"sample": 1 << 17})
+        problems = "".join(profile_of(tmp_path / str(seed), tables).recordings[0].problems)
+        if most := re.search(r"up to ([\d.]+) (KiB|MiB) may have been live", problems):
+            told.append(float(most[1]) * {"KiB": 1024, "MiB": 1 << 20}[most[2]])
+    assert len(told) >= 8
+    assert min(told) >= 300_000
 
 
 def test_a_sample_has_a_peak_though_its_blocks_live_for_less_than_a_step(tmp_path: Path) -> None:

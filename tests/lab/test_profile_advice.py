@@ -531,9 +531,16 @@ def test_of_a_process_that_was_attached_to_no_command_runs_the_program_to_its_en
     profile = profile_of(tmp_path / "x", tables)
     said = advice(profile)["rate"].sentence
     commands = " ".join(line for _, line in content(profile).commands)
-    assert "heapfit fit --pid PID" in said
-    assert "heapfit fit --pid PID" in commands
+    assert "`heapfit fit TRACE`" in said
+    assert "heapfit fit " in commands
     assert "--forever" not in said + commands
+    # A fit replays all calls.
+    sample = profile.model_copy(
+        update={"recordings": [e.model_copy(update={"sample": 1}) for e in profile.recordings]}
+    )
+    pid = profile.recordings[0].pid
+    line = f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
+    assert line in [line for _, line in content(sample).commands]
 
 
 def test_of_a_script_its_interpreters_functions_are_not_called_lines_that_lack(

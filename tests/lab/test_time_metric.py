@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from heapfit.findings import Advice, AssumptionCheck
 from heapfit.meaning import PROCESSOR, deciding_metrics
 from heapfit.records import Metric, Study, Trial
 from heapfit.report import Reading, html_report, json_report, markdown_report
-from heapfit.report.recommendation import headline, one_line
+from heapfit.report.recommendation import deciding, headline, one_line
 from heapfit.statistics import read
 from heapfit.statistics.time_metric import MOST_PROCESSORS
 from heapfit.trial.tree import ProcessTree
@@ -143,6 +143,49 @@ def test_nothing_is_kept_that_a_figure_of_time_in_the_table_speaks_against() -> 
     assert "less user time, and glibc is better in memory" in advice.reasons
 
 
+def waiting(trials: Sequence[Trial], name: str, more_s: float) -> list[Trial]:
+    """The trials, those of one allocator with so much more wall time, of which nothing computes."""
+    return [
+        each.model_copy(
+            update={"metrics": {**each.metrics, "wall_s": each.metrics["wall_s"] + add}}
+        )
+        for each in trials
+        for add in [more_s * (each.planned.allocator == name)]
+    ]
+
+
+@pytest.mark.parametrize(("memory", "gains"), [(1.0, ""), (0.8, " and 20 % less rss")])
+def test_what_loses_wall_time_is_not_recommended_by_its_processor_time(
+    memory: float, gains: str
+) -> None:
+    """One that waited half a second was, with 31 % less processor time and twice the wall time."""
+    times, sizes = {"glibc": 1.4, "waits": 1.0}, {"glibc": 1.0, "waits": memory}
+    study, trials = measured(times, sizes, waits=0.2)
+    assert headline(advised((study, trials))) == "Recommended: waits, by processor time"
+    reading = Reading(study, waiting(trials, "waits", 2.0))
+    advice = reading.advice
+    assert advice is not None
+    assert headline(advice) == "No recommendation, by processor time"
+    assert advice.slow == ["waits"]
+    assert advice.reasons.startswith(f"waits needs 29 % less processor time{gains}, but 1")
+    assert " % more wall time than glibc. Choose by what matters" in advice.reasons
+    assert deciding(reading.results, advice)[:2] == [PROCESSOR, "wall_s"]
+
+
+def test_another_that_loses_no_wall_time_is_recommended_all_the_same() -> None:
+    times = {"glibc": 1.4, "waits": 1.0, "sound": 1.1}
+    study, trials = measured(times, dict.fromkeys(times, 1.0), waits=0.2)
+    advice = advised((study, waiting(trials, "waits", 2.0)))
+    assert advice.recommended == "sound"
+    assert "waits" in {each.allocator for each in advice.standings if each.unbeaten}
+
+
+def test_a_loss_of_wall_time_that_is_one_of_processor_time_is_weighed_as_that() -> None:
+    study, trials = measured({"glibc": 1.0, "lean": 1.2}, {"glibc": 1.0, "lean": 0.5}, waits=0.2)
+    assert advised((study, trials)).recommended == "lean"
+    assert advised((study, waiting(trials, "lean", 2.0))).recommended is None
+
+
 def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() -> None:
     noisy = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, scatter=0.1)
     advice = advised(noisy)
@@ -181,13 +224,6 @@ def test_time_that_does_not_count_is_named_and_no_figure_beside_it_contradicts()
     study, trials = measured(alike, {"glibc": 1.0, "other": 1.1}, waits=0.05, blocks=40)
     [note] = [each for each in advised((study, trials)).notes if "within" in each]
     assert note.startswith("Time does not count: in processor time all allocators are shown to be ")
-    slower = [
-        each.model_copy(
-            update={"metrics": {**each.metrics, "wall_s": each.metrics["wall_s"] + more}}
-        )
-        for each in trials
-        for more in [0.02 * (each.planned.allocator == "other")]
-    ]
-    advice = advised((study, slower))
+    advice = advised((study, waiting(trials, "other", 0.02)))
     assert advice.metrics["time"] == PROCESSOR
     assert not [each for each in advice.notes if "within" in each]

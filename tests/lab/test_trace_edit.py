@@ -156,6 +156,9 @@ def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path:
     other = Program(info={**INFO, "sample": 4096}).write(tmp_path / "sampled.hft")
     with pytest.raises(UsageError, match="sampled differently"):
         merge([trace, other], tmp_path / "all.hft")
+    undated = Program(info={**INFO, "started_unix_ns": 0}).write(tmp_path / "undated.hft")
+    with pytest.raises(UsageError, match="does not tell when it began"):
+        merge([trace, undated], tmp_path / "all.hft")
 
 
 @pytest.fixture(scope="module")

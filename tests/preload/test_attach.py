@@ -335,7 +335,7 @@ def _kill_in_the_midst(program: Program, folder: Path, times: int) -> None:
 
 
 # Not one that sleeps in epoll_wait: an attacher that is killed while it has stopped it has
-# interrupted that call, as SIGSTOP and SIGCONT do (docs/watching.md).
+# interrupted that call, as SIGSTOP and SIGCONT do (docs/reference.md).
 @pytest.mark.parametrize("way", ["churn 4", "signals"])
 def test_a_killed_attacher_leaves_the_program_running(
     subject: Path, tmp_path: Path, way: str

@@ -2,7 +2,7 @@
 and no /proc and no /sys.
 
 Such a filter is written for the program, from the calls that it makes. What the library makes
-beside them is told in docs/library.md, and no more than that is allowed here.
+beside them is told in docs/limits.md, and no more than that is allowed here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NO_FILTER = 77  # of programs/confined.c
 
 
 def documented_calls() -> set[str]:
-    """The system calls that docs/library.md says the library makes with its default options."""
-    text = (ROOT / "docs/library.md").read_text()
-    found = re.search(r"\*\*System calls\*\*.*?```text\n(.*?)```", text, re.DOTALL)
+    """The system calls that docs/limits.md says the library makes with its default options."""
+    text = (ROOT / "docs/limits.md").read_text()
+    found = re.search(r"^## System calls$.*?```text\n(.*?)```", text, re.DOTALL | re.MULTILINE)
     assert found is not None
     return set(found[1].split())
 

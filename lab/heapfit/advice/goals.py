@@ -41,7 +41,8 @@ class Goal:
 
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:
-    """Return the goals that count, and a note on each weight that has no metric here.
+    """Return the goals that count, and a note on each weight that has no metric here, and on each
+    usual goal that has no weight.
 
     Without a weight above zero all goals weigh the same. Raises ValueError for an unknown goal or a
     negative weight.
@@ -59,10 +60,9 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
         metric = _metric(name, readings)
         if weight and metric:
             found.append(Goal(name, metric, weight))
-        elif name in asked:
-            notes.append(
-                f"{name.replace('-', ' ').capitalize()} does not count: no metric of this study stands for it."
-            )
+        elif name in asked or (metric and asked and _USUAL[name]):
+            why = "no metric of this study stands for it" if name in asked else "it has no weight"
+            notes.append(f"{name.replace('-', ' ').capitalize()} does not count: {why}.")
     return found, notes
 
 

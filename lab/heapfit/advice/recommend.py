@@ -8,8 +8,9 @@ only where some allocator is better than another one: the baseline, if it is unb
 gives up what they have without a reason; else the unbeaten one of the lowest score.
 
 Time is one metric (`statistics.time_metric` says which). Where it cannot tell, and another figure
-of time shows who would not be recommended to be better, nothing is recommended. That can only
-withdraw a recommendation, so that no more of them are false.
+of time shows who would not be recommended to be better, nothing is recommended. Where processor
+time decides, nobody is better who is shown to lose wall time: waits that an allocator causes are in
+no processor time. Both can only withdraw a recommendation, so that no more of them are false.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import comb
+from math import comb, inf
 
 import numpy as np
 
@@ -30,15 +31,16 @@ from heapfit.advice.words import (
     Known,
     by_processor_time,
     disputed,
-    fixed_cost,
     other_winners,
     reasons,
+    slower,
+    small_program,
     telling_words,
     untold_words,
 )
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, RESIDENT_PEAK, SMALL_PEAK, TOO_SMALL, WALL
-from heapfit.records import SIGNIFICANT, Metric, Trial, TrialStatus, Verdict
+from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
@@ -54,6 +56,9 @@ class Contest:
     goals: Sequence[tuple[Metric, Known]]
     weighable: bool  # whether the scores hold all goals
     score: Known
+    # Where processor time decides: what is shown of it, and of wall time.
+    processor: Known
+    wall: Known
 
     def _wins(self, first: str, second: str) -> bool:
         return any(_is_better(metric, known, first, second) for metric, known in self.goals)
@@ -65,9 +70,24 @@ class Contest:
 
     def dominates(self, first: str, second: str) -> bool:
         """Whether `first` is shown to be better in some goal and worse in none."""
-        return self._wins(first, second) and not self._leads(second, first)
+        wins = self._wins(first, second) and not self._leads(second, first)
+        return wins and self.lost_wall_time(first, second) is None
+
+    def lost_wall_time(self, first: str, second: str) -> Verdict | None:
+        """The verdict that `first` takes more wall time than `second`, and more of it than of
+        processor time, where that decides."""
+        wall, processor = self.wall.get((first, second)), self.processor.get((first, second))
+        if wall is None or not wall.counts or wall.beyond < 0:
+            return None
+        if processor and processor.shown and processor.beyond > 0:
+            return None if (wall.low or 0.0) <= (processor.high or inf) else wall
+        return wall
 
     def better(self, first: str, second: str) -> bool:
+        return self.lost_wall_time(first, second) is None and self.would_be_better(first, second)
+
+    def would_be_better(self, first: str, second: str) -> bool:
+        """Whether `first` is better by the goals, whatever wall time it loses."""
         if not self._wins(first, second):
             return False
         if not self._leads(second, first):
@@ -145,10 +165,14 @@ def recommend(
     beaten = {n for n in names if any(contest.dominates(other, n) for other in names)}
     standings = _standings(costs, weighed, every, order, tied, beaten, scores)
     winners = _winners(readings, by_setting, in_order)
+    slow = _slow(study, contest, names)
     disputes = _disputes(readings, weighed, contest, names, recommended)
-    if disputes:
+    dispute = disputed(study, disputes) if disputes else ""
+    if slow and recommended in (None, study.baseline):
+        dispute = slower(weighed, [known for _, known in contest.goals], slow)
+    if dispute:
         recommended = None
-    stays = recommended in (None, study.baseline) and not disputes
+    stays = recommended in (None, study.baseline) and not dispute
     untold = _untold(readings, weighed, contest, names) if stays else []
     return Advice(
         weights=counted,
@@ -156,14 +180,14 @@ def recommend(
         standings=standings,
         recommended=recommended,
         keeps=recommended == study.baseline,
-        differs=bool(disputes)
+        differs=bool(dispute)
         or any(each.counts for _, known in contest.goals for each in known.values()),
         told=any(each.told for _, known in contest.goals for each in known.values()),
         untold=untold,
         scores=on_scores,
-        reasons=disputed(study, disputes)
-        if disputes
-        else reasons(
+        slow=[each.first for each in slow],
+        reasons=dispute
+        or reasons(
             study,
             weighed,
             standings,
@@ -197,9 +221,7 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
         is_little = bool(found) and all(each.trivial for each in found)
         if is_little and goal.metric.name == PROCESSOR:
-            wall = next(each for each in readings.study.metrics if each.name == WALL)
-            beside = overall(readings, figures_of(readings, WALL), wall)
-            is_little = not any(each.shown and not each.trivial for each in beside)
+            is_little = not any(e.shown and not e.trivial for e in _of_wall_time(readings))
         (little if is_little else kept).append(goal)
     start = "{} does not count: in" if kept else "In"
     notes = [
@@ -234,10 +256,21 @@ def _contests(
         for metric, each in figures
     ]
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
+    processor: Known = {}
+    wall: Known = {}
+    if named := [known for metric, known in everywhere if metric.name == PROCESSOR]:
+        [processor] = named
+        wall = _known(_of_wall_time(readings), names)
     within = zip(zip(*settings, strict=True), in_each, strict=True)
-    return Contest(everywhere, weighable, _known(on_scores, names)), [
-        Contest(of_goals, weighable, _known(own, names)) for of_goals, own in within
+    return Contest(everywhere, weighable, _known(on_scores, names), processor, wall), [
+        Contest(of_goals, weighable, _known(own, names), processor, wall)
+        for of_goals, own in within
     ]
+
+
+def _of_wall_time(readings: Readings) -> list[Verdict]:
+    wall = next(each for each in readings.study.metrics if each.name == WALL)
+    return overall(readings, figures_of(readings, WALL), wall)
 
 
 def _known(verdicts: Iterable[Verdict], names: Collection[str]) -> Known:
@@ -281,6 +314,13 @@ def _scores(costs: Costs, wanted: Sequence[Goal]) -> Floats:
     parts = [goal.weight / total * np.log(costs.of(goal.name)) for goal in weighed]
     first = next(iter(costs.figures.values()))
     return np.exp(np.sum(parts, axis=0)) if parts else np.ones(len(first))
+
+
+def _slow(study: Study, contest: Contest, names: Sequence[str]) -> list[Verdict]:
+    """The verdicts on wall time that forbid to prefer another to the baseline, or the reverse."""
+    pairs = [pair for name in names for pair in ((name, study.baseline), (study.baseline, name))]
+    found = [contest.lost_wall_time(*pair) for pair in pairs if contest.would_be_better(*pair)]
+    return [each for each in found if each is not None]
 
 
 def _disputes(
@@ -348,11 +388,11 @@ def _untold(
 
 
 def _small(contest: Contest, standings: Sequence[Standing]) -> str:
-    """What is to be said of a difference in memory between small heaps; empty: there is none."""
+    """What is to be said of a difference in memory of a small program; empty: there is none."""
     for metric, known in contest.goals:
         if metric.name == RESIDENT_PEAK and any(each.counts for each in known.values()):
-            largest = max(each.metrics[metric.name] for each in standings)
-            return fixed_cost(largest) if largest < SMALL_PEAK else ""
+            least = min(each.metrics[metric.name] for each in standings)
+            return small_program(least) if least < SMALL_PEAK else ""
     return ""
 
 

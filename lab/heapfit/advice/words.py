@@ -53,6 +53,23 @@ def _less_time(disputes: Sequence[Dispute]) -> str:
     return join_words(said)
 
 
+def slower(wanted: Sequence[Goal], known: Sequence[Known], slow: Sequence[Verdict]) -> str:
+    """Return why those are not recommended that are better by the goals: they lose wall time."""
+    said = []
+    for wall in slow:
+        gains = [
+            f"{percent(1 - found.estimate) if found.subject == 'ratio' else ''} less "
+            f"{goal.metric.label.lower()}".strip()
+            for goal, of_goal in zip(wanted, known, strict=True)
+            for found in [of_goal[wall.first, wall.second]]
+            if found.counts and found.beyond < 0
+        ]
+        more = percent(wall.estimate - 1)
+        but = f"but {more} more wall time than {wall.second}"
+        said.append(f"{wall.first} needs {join_words(gains)}, {but}.")
+    return f"{' '.join(said)} Choose by what matters more to you."
+
+
 def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool) -> str:
     """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)
@@ -93,11 +110,12 @@ def _range(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def fixed_cost(largest: float) -> str:
-    """Return what a difference in memory is where no peak is above `largest`."""
+def small_program(peak: float) -> str:
+    """Return what a difference in memory may be in a program that can do with such a `peak`."""
     return (
-        f"The heaps are small (peak memory at most {size(largest)}): a difference in memory is a "
-        "fixed cost per process, and does not grow with the heap."
+        f"The program is small (peak memory {size(peak)}): a difference in memory may be a fixed "
+        "cost of each process, or may grow with the heap. Measure it with more data before you "
+        "decide by memory."
     )
 
 
@@ -187,26 +205,19 @@ def _kept(
     kept = standings[0].allocator
     if untold:
         return f"No {one} is shown to be better."
-    return f"No {one} is shown to be better than {kept}, which {_beside(wanted, standings, known)}."
+    start = f"No {one} is shown to be better than {kept}"
+    alike, *others = _near(standings, known)
+    if alike and not any(others):
+        names = _some(alike, len(standings) - 1, "all")
+        goals = join_words([goal.title for goal in wanted])
+        return f"{start}: {names} and {kept} need the same {goals}, as far as this can tell."
+    return f"{start}, which {_beside(wanted, standings, known)}."
 
 
 def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequence[Known]) -> str:
-    """How the first stands to those that it is tied with, as a predicate; empty: there are none.
-
-    Tied are also those of which a difference is shown, but decides nothing.
-    """
+    """How the first stands to those that it is tied with, as a predicate; empty: there are none."""
     best = standings[0].allocator
-    alike, near, unclear, other = [], [], [], []
-    for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
-        verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
-        if any(each.counts for each in verdicts):
-            other.append(name)
-        elif any(each.shown and not each.trivial for each in verdicts):
-            unclear.append(name)
-        elif any(each.shown for each in verdicts):
-            near.append(name)
-        else:
-            alike.append(name)
+    alike, near, unclear, other = _near(standings, known)
     others = len(standings) - 1
     said = [f"cannot be told apart from {_some(alike, others)}"] if alike else []
     if near:
@@ -220,6 +231,24 @@ def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequen
     if other:
         said.append(f"is better than {_some(other, others)} in one respect and worse in another")
     return ", and ".join(said)
+
+
+def _near(standings: Sequence[Standing], known: Sequence[Known]) -> tuple[list[str], ...]:
+    """Those that the first is tied with: without any difference that is shown, with one that is too
+    little, with one that may be too little, with some that decide nothing together."""
+    best = standings[0].allocator
+    alike, near, unclear, other = [], [], [], []
+    for name in [each.allocator for each in standings[1:] if each.tied_with_best]:
+        verdicts = [of_goal[best, name] for of_goal in known if (best, name) in of_goal]
+        if any(each.counts for each in verdicts):
+            other.append(name)
+        elif any(each.shown and not each.trivial for each in verdicts):
+            unclear.append(name)
+        elif any(each.shown for each in verdicts):
+            near.append(name)
+        else:
+            alike.append(name)
+    return alike, near, unclear, other
 
 
 def _differing(

@@ -52,7 +52,7 @@ def show(
     if reading.blocks:
         note_look(folder, reading.blocks)
     page = folder / PAGE_FILE
-    if anew or not is_current(folder):
+    if anew or not is_current(folder, reading.study):
         write_reading(reading, folder)  # What stands in its way does not hide the answer.
     say_page(page, as_json=as_json)
     return page

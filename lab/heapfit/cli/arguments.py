@@ -34,8 +34,8 @@ Allocators = Annotated[
     str | None,
     typer.Option(
         metavar="A,B",
-        help="Names, heapfit:decay_ms=100, mine=./lib.so, or `installed`. Default: the study's, or "
-        "all that are installed.",
+        help="Names, heapfit:decay_ms=100, mine=./lib.so, or `installed`. Default: all that are "
+        "installed.",
     ),
 ]
 Cores = Annotated[
@@ -78,8 +78,8 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="time=1,memory=2",
-        help="What counts how much in the recommendation: time, memory, fragmentation. "
-        "Default: each 1.",
+        help="What counts how much in the recommendation: time, memory, fragmentation, "
+        "mean-memory. What is not named does not count. Default: the first three 1 each.",
     ),
 ]
 OutputCheck = Annotated[
@@ -138,6 +138,8 @@ def weights(text: str) -> dict[str, float]:
     for name, _, number in (each.partition("=") for each in split_list(text)):
         if name.strip() not in get_args(Weighed):
             raise unknown("weight", name.strip(), get_args(Weighed))
+        if name.strip() in found:
+            raise UsageError(f"--weights names {name.strip()} twice")
         if not _NUMBER.fullmatch(number.strip()):
             raise UsageError(f"--weights takes time=1,memory=2, not {text!r}")
         found[name.strip()] = float(number)
@@ -182,6 +184,8 @@ def process_number(
     4711
     """
     several = word.split()
+    if not several:
+        raise UsageError(f"the process's ID or name is empty: is it running? {where}")
     if len(several) > 1 and all(each.isdecimal() for each in several):
         raise UsageError(f"{len(several)} processes ({', '.join(several)}); name one of them")
     if word.isdecimal() and 0 < int(word) <= _PID_MAX:

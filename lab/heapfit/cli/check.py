@@ -83,8 +83,14 @@ def check(
 ) -> None:
     """Check that a program allocates no more than it did before: counts and bytes, by call site.
 
-    Exits with 1 if a figure is shown to have grown, with 3 if that cannot be told, with 4 if
-    nothing can be counted. What the program prints on standard output is discarded.
+    What the program prints on standard output is discarded.
+
+    Exit codes:
+
+    - 0: no figure is shown to have grown
+    - 1: a figure is shown to have grown
+    - 3: it cannot be told whether a figure has grown
+    - 4: nothing can be counted
     """
     command = program_of(context, "check --save heap.json -- CMD")
     check_text(command)

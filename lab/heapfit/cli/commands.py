@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -90,7 +91,7 @@ class LazyGroup(Group):
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         for each in (command, *getattr(command, "commands", {}).values()):
-            each.help = _reflowed(each.help)
+            each.help = reflowed(each.help)
             _show_no_type_of_flags(each)
         return command
 
@@ -109,9 +110,16 @@ def _show_no_type_of_flags(command: Any) -> None:
             each.metavar = ""
 
 
-def _reflowed(text: str | None) -> str | None:
-    """Return a help's paragraphs as a line each, which the terminal breaks where it is full."""
-    return text and "\n\n".join(" ".join(each.split()) for each in text.split("\n\n"))
+def reflowed(text: str | None) -> str:
+    """Return a help's paragraphs and items of lists as a line each, which the terminal breaks where
+    it is full.
+
+    >>> reflowed("Exit codes:\\n\\n- 0: a choice, or\\n  the advice to stay\\n- 1: none")
+    'Exit codes:\\n\\n- 0: a choice, or the advice to stay\\n- 1: none'
+    """
+    return "\n\n".join(
+        re.sub(r"\s*\n(?!\s*- )\s*", " ", each.strip()) for each in (text or "").split("\n\n")
+    )
 
 
 def new_app(**options: Any) -> typer.Typer:

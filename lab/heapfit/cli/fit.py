@@ -92,13 +92,18 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="METRIC<=BOUND",
-            help="Choose only a candidate that is shown to keep its ratio to today's figure "
-            "within this bound; <= or >=; may be repeated.",
+            help="Reject candidates not shown to keep their ratio to today's figure within this "
+            "bound: 'wall_s<=1.02' is at most 2 % slower. docs/method.md (A trial) lists the "
+            "metrics; <= or >=; may be repeated.",
         ),
     ] = None,
     time: Annotated[
         str,
-        typer.Option(metavar="15m", help="How long all trials together may take: 90s, 15m, 2h."),
+        typer.Option(
+            metavar="15m",
+            help="How long all trials together may take: 90s, 15m, 2h. A recorded run, and reading "
+            "what was recorded and measured, take some 10 to 30 s more.",
+        ),
     ] = "15m",
     allocators: Allocators = None,
     baseline: Baseline = "glibc",
@@ -120,8 +125,12 @@ def fit(
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
 
-    Exits with 1 if nothing meets a limit or keeps a bound, with 3 if it cannot be told whether
-    anything does, or whether anything is better, with 4 if nothing can be measured.
+    Exit codes:
+
+    - 0: a choice, or the advice to stay
+    - 1: nothing meets the limit, or everything better is shown to break a bound of --keep
+    - 3: it cannot be told whether there is a gain or a bound holds; more --time may settle it
+    - 4: nothing could be measured
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
     from heapfit.fit import goal as goals
@@ -268,11 +277,10 @@ class _Fit:
 
         facts, trial_s = self._look(facts)
         left, late = self._candidates(facts, trial_s)
-        allocators = sum(each.variant_of is None for each in [*left, *late])
         self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
         screened.late += [each.name for each in late]
-        screened.enough_s = search.enough_s(allocators, trial_s)
+        screened.enough_s = search.enough_s(len(left) + len(late), trial_s)
         search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
         self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
@@ -408,7 +416,8 @@ class _Fit:
             deploy.remove(self.folder / "deploy")
             return []
         chosen = reading.study.allocator(answer.choice)
-        evidence = "\n".join([*answer.why, f"The trials: heapfit report {answer.study}"])
+        why = [each for each in answer.why if each != answer.late]
+        evidence = "\n".join([*why, f"The trials: heapfit report {answer.study}"])
         promise = deploy.promise(answer, reading.summary, self.setup.workload, evidence)
         return deploy.write(chosen, promise, self.folder / "deploy")
 
@@ -448,7 +457,7 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
     rounds = search.sizes(sum(each.tried for each in found))
     steps = [
         f"look: {search.LOOK_BLOCKS + 1} runs, and a recorded one",
-        *(f"screening: {counted(n, 'candidate')} against today's" for n in rounds),
+        *(f"screening: at most {n} candidates against today's" for n in rounds),
         f"verdict: at most {search.FINALISTS} against today's, in new blocks",
     ]
     if as_json:
@@ -480,7 +489,6 @@ def _rows(found: list[Candidate]) -> Table:
 def _show(answer: Answer, files: list[Path]) -> None:
     from heapfit.fit.answer import interval
     from heapfit.fit.deploy import installation
-    from heapfit.fit.page import headline
 
     if answer.today:
         results.print(answer.today)
@@ -498,8 +506,7 @@ def _show(answer: Answer, files: list[Path]) -> None:
         for other in answer.not_chosen:
             rows.add_row(other.name, other.after, visible(other.reason))
         results.print(rows)
-    said = headline(answer.choice, answer.baseline)
-    results.print(Text.assemble("\n", (said, "bold"), f" (goal: {answer.goal})"))
+    results.print(Text.assemble("\n", (answer.headline, "bold"), f" (goal: {answer.goal})"))
     lines = [
         *answer.why,
         *([f"The evidence: heapfit report {answer.study}"] if answer.study else []),

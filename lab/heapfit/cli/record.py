@@ -40,7 +40,6 @@ from heapfit.record import (
 )
 from heapfit.record import run as run_recorded
 from heapfit.records import Workload
-from heapfit.trace.ending import ended_early, work_elsewhere
 
 app = new_app()
 
@@ -141,7 +140,7 @@ def record(
     goes to standard error.
 
     With --pid, record a process that is already running. The recorder is loaded into it, which
-    stops it for some milliseconds, and stays there without doing anything afterwards. For blocks
+    stops it for a moment, and stays there without doing anything afterwards. For blocks
     allocated before the recording began, only the call that frees them is recorded. It must be a
     64-bit x86 process with glibc and without a seccomp filter, and you must be allowed to trace it.
     """
@@ -171,8 +170,12 @@ def record(
     recording = _record(command, path, options, environment, allocator, as_json)
     written = [examine(path) for path in recording.files]
     _tell(written, as_json, exit_code=recording.exit_code)
-    if not children and (elsewhere := work_elsewhere(written[0].end)):
-        warn(f"note: {elsewhere}")
+    if not children and recording.children_share > _MUCH:
+        warn(
+            f"note: {text.percent(recording.children_share)} of the processor time went to "
+            "processes that it started, which are not in the recording; --attach-children records "
+            "them, too"
+        )
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -241,10 +244,9 @@ def _refuse_beside_pid(
             )
 
 
+# Part of the processor time above which it is said that others took it.
+_MUCH = 0.1
 _MOST_LISTED = 12
-
-# Why a recording of a running process ends where nothing is amiss, beside the program's own end.
-_EXPECTED = ("", "stop", "the time is over", "exec")
 
 
 def _record_running(pid: int, output: Path | None, options: RecordOptions, as_json: bool) -> None:
@@ -265,7 +267,7 @@ def _record_running(pid: int, output: Path | None, options: RecordOptions, as_js
             f"note: process {pid} became another program, which this recording does not have; to "
             f"record that, run this again: heapfit record --pid {pid}"
         )
-    if written.ended not in _EXPECTED and ended_early(written.end):
+    if written.whole and written.trouble:
         raise HeapfitError(f"the recording ended early: {written.ended}")
 
 
@@ -417,7 +419,9 @@ def _warn_of_gaps(written: list[Written], options: RecordOptions, pid: int | Non
             warn(f"note: {each.path.name} {why}")
     if not any(each.events for each in written):
         told = "did the program allocate at all?"
-        if options.sample:
+        if troubles := [each.trouble for each in written if each.whole and each.trouble]:
+            told = f"the recording ended early: {troubles[0]}"
+        elif options.sample:
             told = "it allocated less than --sample meanwhile"
         elif not all(each.whole for each in written):
             told = "what it did in less than a tenth of a second was lost when it was killed"

@@ -14,7 +14,6 @@ import typer
 from heapfit import catalogue
 from heapfit.cli import answer
 from heapfit.cli.arguments import (
-    Allocators,
     AsJson,
     Install,
     Mix,
@@ -92,7 +91,14 @@ def run(
     quick: Annotated[
         bool, typer.Option("--quick", help="Few replicates, no warm-ups, no probes: a first look.")
     ] = False,
-    allocators: Allocators = None,
+    allocators: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="Names, heapfit:decay_ms=100, mine=./lib.so, or `installed`. Default: the "
+            "study's.",
+        ),
+    ] = None,
     workloads: Annotated[
         str | None,
         typer.Option(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 from pathlib import Path
 
@@ -19,10 +19,8 @@ from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
 from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
-from heapfit.text import bytes_text, join_words, scale_for
+from heapfit.text import bytes_text, counted, join_words, scale_for
 
-# The memory of a program whose heap is small: an allocator's own is much of it.
-_SMALL_BYTES = 16 << 20
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -49,6 +47,7 @@ class NotChosen(Record):
     name: str
     after: str
     reason: str
+    adds_nothing: bool = False  # to its allocator alone
 
 
 class Answer(Record):
@@ -60,16 +59,26 @@ class Answer(Record):
     today: str | None = None  # what the baseline stands for, where that is not its name
     is_replay: bool = False  # it rests on a recording's replay, not on the program
     why: list[str]  # sentences
+    late: str = ""  # that of these which says what there was no time for
     standings: list[Standing]  # the best by the goal first
     decisions: list[verdicts.RatioDecision]
     not_chosen: list[NotChosen]
     exit_code: int
     study: str | None  # the folder with the evidence
 
+    @property
+    def headline(self) -> str:
+        """The answer in a few words."""
+        if self.choice:
+            return f"Choose {self.choice}"
+        more = " for now: what is better cannot be told yet"
+        return f"Stay with {self.baseline}{more if self.exit_code == CANNOT_BE_TOLD else ''}"
+
 
 ON_A_REPLAY = (
     "This rests on a replay of the recorded calls: it predicts memory well, time in the "
-    "allocator less well, and the rest of the program not at all. Watch it after deploying."
+    "allocator less well, and the rest of the program not at all: no figure of the process is "
+    "promised. Watch it after deploying."
 )
 
 
@@ -77,7 +86,7 @@ def answered(
     setup: Setup, where: Path | None, screened: Screened, today: str | None = None
 ) -> tuple[Answer, Reading | None]:
     """Return the answer that the study in `where` gives, and that study as it was read."""
-    others = [NotChosen(name=d.name, after=d.after, reason=d.reason) for d in screened.dropped]
+    others = [NotChosen(**vars(each)) for each in screened.dropped]
     start = Answer(
         choice=None,
         goal=setup.goal.text,
@@ -97,24 +106,25 @@ def answered(
 
 
 def with_late(found: Answer, screened: Screened) -> Answer:
-    """Return an answer that names what there was no time for: allocators first, since without these
-    it cannot be told that nothing is better; then settings."""
-    first, last = [], []
-    for names, start in (
-        (screened.late, "There was no time to run"),
-        (screened.unjudged, "After the screening there was no time to measure"),
-    ):
-        plain = [each for each in names if "+" not in each]
-        settings = [each for each in names if "+" in each]
-        if plain:
-            enough = f"{time_option(screened.enough_s)} would do"
-            first.append(f"{start} {join_words(plain)}: {enough}.")
-        if settings:
-            last.append(f"{start} {join_words(settings)}: allow more --time.")
-    untold = bool(first) and found.choice is None
+    """Return an answer that says of how many candidates there was no time for. It begins with that
+    where allocators are among them, since it then cannot be told that nothing is better."""
+    said = [
+        f"{counted(len(names), 'candidate')} {'was' if len(names) == 1 else 'were'} not {what}"
+        for names, what in (
+            (screened.late, "run"),
+            (screened.unjudged, "measured after the screening"),
+        )
+        if names
+    ]
+    if not said:
+        return found
+    late = f"{join_words(said)} (the tables name them); {time_option(screened.enough_s)} would do."
+    plain = any("+" not in each for each in (*screened.late, *screened.unjudged))
+    untold = plain and found.choice is None
     return found.model_copy(
         update={
-            "why": [*first, *found.why, *last],
+            "why": [late, *found.why] if plain else [*found.why, late],
+            "late": late,
             "exit_code": CANNOT_BE_TOLD if untold else found.exit_code,
         }
     )
@@ -136,26 +146,39 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     ]
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
-    code = 0 if choice else _exit_code(able, told)
+    # 1 where every gain is shown to break a bound, 3 where of one that cannot be told.
+    code = CANNOT_BE_TOLD if any(each.keeps == "untold" for each in able) else exit_code(told)
+    code = 0 if choice else code
     shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
+    if shown[0].name == PROCESSOR:
+        shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
         why, code = [_nothing_meets(setup.goal, highest)], 1
     elif choice is None and not able and any(each.untold for each in standings):
         why, code = _untold_words(setup, where, reading, standings), CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
-        why.append(f"{_limited_words(setup.goal, choice.limited)}: within {setup.goal.text}.")
+        what = setup.goal.limit.what if setup.goal.limit else ""
+        why.append(
+            f"Its {what} resident memory is {bytes_text(round(choice.limited))} at the upper end "
+            f"of the 95 % interval: within {setup.goal.text}."
+        )
     if not standings and failed:
         why, code = start.why, max(code, start.exit_code)
     if choice is None and setup.goal.gives != "both":
-        screened = _screened(setup, where.parent, reading)
+        idle = {each.name for each in start.not_chosen if each.adds_nothing}
+        found = _screened(setup, where.parent, reading)
+        screened = [each for each in found if each.name not in idle]
         why = [*why, *_traded(standings, screened, setup.goal)]
-    why = [*why, *_fixed_cost(standings, summary, of_goals["memory"])]
-    why = [*why, *_fails_today(reading, setup.baseline.name, choice)]
+    why = [*why, weighed.both.small, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [
         *start.not_chosen,
-        *_failed(failed),
+        # Finalists that fail more often than what is used today are no choice.
+        *(
+            NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {first.reason}")
+            for name, [first, *_] in failed.items()
+        ),
         *(
             NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal))
             for each in standings
@@ -165,7 +188,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     return start.model_copy(
         update={
             "choice": choice.name if choice else None,
-            "why": [*why, *([ON_A_REPLAY] if setup.is_replay else [])],
+            "why": [*filter(None, why), *([ON_A_REPLAY] if setup.is_replay else [])],
             "standings": standings,
             "decisions": decisions,
             "not_chosen": others,
@@ -240,14 +263,6 @@ def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
     )
 
 
-def _limited_words(goal: Goal, highest: float) -> str:
-    assert goal.limit is not None, "it has a figure for it"
-    return (
-        f"Its {goal.limit.what} resident memory is {bytes_text(round(highest))} at the upper end "
-        "of the 95 % interval"
-    )
-
-
 # -------------------------------------------------------------- a noisy machine
 
 
@@ -280,17 +295,14 @@ def _untold_words(
             assert verdict is not None, "it would not be untold"
             lines.append(
                 f"Whether {each.name} has less {metric.label.lower()} than {setup.baseline.name} "
-                f"cannot be told: the true ratio may be anywhere {_range(verdict)}."
+                "cannot be told: the true ratio may be anywhere from "
+                f"{verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
         if each.untold:
             words.append(treatment_word(reading.study.allocator(each.name)))
     blocks = max((each for each in needed if each), default=None)
     return [*lines, _what_it_takes(setup, where, reading, blocks, ",".join(words))]
-
-
-def _range(verdict: Verdict) -> str:
-    return f"from {verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x"
 
 
 def _what_it_takes(
@@ -324,24 +336,19 @@ def _simplest(good: Sequence[Standing], advice: Advice) -> Standing | None:
     return next((found[name] for name in plainer(best.name) if name in found), best)
 
 
-def _exit_code(able: Sequence[Standing], told: Sequence[Decision]) -> int:
-    """1 where every gain is shown to break a bound, 3 where of one that cannot be told."""
-    if any(each.keeps == "untold" for each in able):
-        return CANNOT_BE_TOLD
-    return exit_code(told)
-
-
 def _metric(summary: Summary, name: str) -> Metric:
     return next(each for each in summary.study.metrics if each.name == name)
 
 
 def _found(summary: Summary, metric: Metric, name: str) -> Verdict | None:
     """The verdict on `name` beside the baseline."""
-    pair = {name, summary.study.baseline}
-    for each in summary.verdicts:
-        if each.metric == metric.name and {each.first, each.second} == pair:
-            return each if each.first == name else each.turned()
-    return None
+    own = (each for each in summary.verdicts if each.metric == metric.name)
+    return _beside(own, name, summary.study.baseline)
+
+
+def _beside(verdicts: Iterable[Verdict], name: str, baseline: str) -> Verdict | None:
+    found = next((each for each in verdicts if {each.first, each.second} == {name, baseline}), None)
+    return found if found is None or found.first == name else found.turned()
 
 
 def _better(metric: Metric, verdict: Verdict | None) -> int:
@@ -357,6 +364,8 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
     verdicts = {of: _found(summary, metric, name) for of, metric in wanted.items()}
     found = {of: _better(wanted[of], verdict) for of, verdict in verdicts.items()}
     gained, paid = ([of for of, each in found.items() if each == sign] for sign in (1, -1))
+    if name in advice.slow:
+        return f"better in {join_words(gained)}, but shown to take more wall time"
     if gained and paid and not _pays(summary, advice, name):
         return (
             f"better in {join_words(gained)} and worse in {join_words(paid)}, and not shown to be "
@@ -367,7 +376,7 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
     if paid:
         return f"shown to be worse in {join_words(paid)}"
     little = {of: _little(wanted[of], verdict) for of, verdict in verdicts.items()}
-    said = [f"better in {of} by what {each}" for of, each in little.items() if each]
+    said = [f"{each} of {of}, too little to matter" for of, each in little.items() if each]
     others = [of for of, each in little.items() if not each]
     if others:
         said.append(f"not shown to be better in {join_words(others, 'or')}")
@@ -376,11 +385,8 @@ def _shortfall(summary: Summary, advice: Advice, wanted: Mapping[str, Metric], n
 
 def _pays(summary: Summary, advice: Advice, name: str) -> bool:
     """Whether its score, of all that the goal names, is shown to be better than the baseline's."""
-    baseline = summary.study.baseline
-    for each in advice.scores:
-        if {each.first, each.second} == {name, baseline}:
-            return each.shown and (each if each.first == name else each.turned()).beyond < 0
-    return False
+    found = _beside(advice.scores, name, summary.study.baseline)
+    return found is not None and found.shown and found.beyond < 0
 
 
 def _little(metric: Metric, verdict: Verdict | None) -> str:
@@ -390,20 +396,12 @@ def _little(metric: Metric, verdict: Verdict | None) -> str:
     if (verdict.beyond < 0) != (metric.better == "lower"):
         return ""
     least = scale_for(metric.unit, [too_small(metric)], 1).text(too_small(metric))
-    return f"{'is' if verdict.trivial else 'may be'} less than {least}, too little to matter"
+    return f"{'saves' if verdict.trivial else 'may save'} under {least}"
 
 
 def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:
     own = {each.outcome for each in decisions if each.name.startswith(f"{name} ")}
     return next((each for each in _WORST if each in own), "passed")
-
-
-def _failed(failed: Mapping[str, Sequence[Trial]]) -> list[NotChosen]:
-    """Finalists that fail more often than what is used today are no choice."""
-    return [
-        NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {trials[0].reason}")
-        for name, trials in failed.items()
-    ]
 
 
 def _fails_today(reading: Reading, baseline: str, choice: Standing | None) -> list[str]:
@@ -458,22 +456,6 @@ def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: G
     ]
 
 
-def _fixed_cost(standings: Sequence[Standing], summary: Summary, memory: Metric) -> list[str]:
-    """A note on ratios that look large beside a small heap."""
-    [today] = [
-        each.median
-        for each in summary.estimates
-        if (each.allocator, each.metric) == (summary.study.baseline, memory.name)
-    ] or [inf]
-    costs = [each.memory for each in standings if each.memory and each.memory.beyond > 0]
-    if today >= _SMALL_BYTES or not any(each.counts for each in costs):
-        return []
-    return [
-        f"The program is small ({bytes_text(round(today))}): so much more memory is mostly a fixed "
-        "cost of each process and does not grow with the heap."
-    ]
-
-
 def interval(verdict: Verdict | None) -> str:
     """Return a ratio with its interval, of memory with the difference: `0.93x (0.92 to 0.94)`; `~`
     before it: none is shown."""
@@ -517,18 +499,15 @@ def _why(
         said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
         reasons = advice.reasons
         if reasons and goal.gives != "both":
-            label = metrics[0 if goal.gives == "time" else 1].label.lower()
+            label = metrics[0 if goal.gives == "time" else -1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
-        return [f"Nothing that was tried {said}.", *([reasons] if reasons else [])]
-    lines = []
+        return [f"Nothing that was tried {said}.", *filter(None, [reasons, advice.basis])]
+    lines = [advice.basis] if advice.basis else []
     for metric in metrics:
-        verdict = _found(summary, metric, choice.name)
-        if verdict is None:
-            continue
-        start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
-        more = _more(verdict)
-        beside = f"{baseline}{more and f' ({more})'}"
-        lines.append(f"{start} of {beside}: {_meaning(metric, verdict)}.")
+        if verdict := _found(summary, metric, choice.name):
+            start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
+            more = f" ({more})" if (more := _more(verdict)) else ""
+            lines.append(f"{start} of {baseline}{more}: {_meaning(metric, verdict)}.")
     return lines
 
 

@@ -10,7 +10,7 @@ from heapfit import catalogue
 from heapfit.fit import facts as known
 from heapfit.fit.facts import Facts
 from heapfit.fit.goal import Goal
-from heapfit.records import Allocator, AllocatorSetting, InstalledAllocator
+from heapfit.records import AllocatorSetting, InstalledAllocator
 from heapfit.text import join_words
 
 _NO_CALL_SITES = "it depends on call sites, which a replay does not have: try it on the program"
@@ -51,7 +51,12 @@ def candidates(
     """Return the allocators but for the baseline, then what each can be told, in the order in
     which they are tried where time is short. Of a replay what that cannot tell is not tried."""
     entries = catalogue.load_allocators()
-    plain = [_plain(each, entries.get(each.name)) for each in installed if each.name != baseline]
+    by_site = {name for name, each in entries.items() if each.by_call_site}
+    plain = [
+        Candidate(each, True, "installed", replayable=each.name not in by_site)
+        for each in installed
+        if each.name != baseline
+    ]
     settings = [
         (place, _judged(each, setting, facts, goal))
         for each in installed
@@ -62,11 +67,6 @@ def candidates(
     settings.sort(key=lambda each: (each[0], "") if each[1].tried else (1000, each[1].reason))
     found = [*plain, *(each for _, each in settings)]
     return [_without_program(each) for each in found] if is_replay else found
-
-
-def _plain(allocator: InstalledAllocator, entry: Allocator | None) -> Candidate:
-    goes_by_sites = entry is not None and entry.by_call_site
-    return Candidate(allocator, True, "installed", replayable=not goes_by_sites)
 
 
 def _without_program(candidate: Candidate) -> Candidate:
@@ -80,7 +80,8 @@ def _judged(
     allocator: InstalledAllocator, setting: AllocatorSetting, facts: Facts, goal: Goal
 ) -> Candidate:
     variant = catalogue.with_setting(allocator, setting)
-    missed = [each for each in setting.when if known.holds(each, facts) is False]
+    when = [known.of_mean(each) if goal.is_of_mean else each for each in setting.when]
+    missed = [each for each in when if known.holds(each, facts) is False]
     taken = [name for name in setting.environment if name in os.environ]
     if goal.gives != setting.gives and "both" not in (goal.gives, setting.gives):
         reason = f"it gives {setting.gives}, and the goal is {goal.text}"
@@ -91,11 +92,11 @@ def _judged(
     else:
         reason = ""
     applies = not reason
-    open_ones = [each for each in setting.when if known.holds(each, facts) is None]
+    open_ones = [each for each in when if known.holds(each, facts) is None]
     if applies and open_ones:
         reason = f"if {join_words([known.asked(each) for each in open_ones])}"
     elif applies:
-        seen = "; ".join(known.told(each, facts) for each in setting.when)
+        seen = "; ".join(known.told(each, facts) for each in when)
         reason = f"{setting.why}{seen and f' Seen: {seen}.'} Price: {setting.trades}."
     replayable = not any(known.is_of_interpreter(each) for each in setting.when)
     return Candidate(variant, applies, reason, setting.trades, replayable, applies)

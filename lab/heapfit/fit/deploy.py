@@ -14,9 +14,9 @@ from pathlib import Path
 
 from heapfit import catalogue, options
 from heapfit.catalogue import treatment_word
-from heapfit.fit.answer import Answer, Standing
-from heapfit.fit.goal import PEAK_METRICS
+from heapfit.fit.answer import Answer
 from heapfit.host import elf
+from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
@@ -29,6 +29,7 @@ _OF_LIBC = re.compile(r"(ld-linux.*|lib(c|dl|m|pthread|rt|resolv))\.so\.\d+$")
 _OF_SYSTEM = re.compile(r"lib(stdc\+\+|gcc_s|gomp|atomic)\.so\.\d+$")
 
 ALERTS = "alerts.yaml"
+_TIMES = {WALL: "wall time", PROCESSOR: "processor time"}
 # What a service's processor time may be beside that of a week ago without anybody's doing.
 _WEEKLY = 1.1
 
@@ -40,36 +41,29 @@ class Promise:
     evidence: str
     today: InstalledAllocator
     peak_bytes: float | None = None  # what it may reach, by the upper end of the interval
-    time: float | None = None  # processor time to today's, by the estimate
+    time: str = ""  # a sentence on the program's time beside today's
     preloaded: str = ""  # what the workload preloads itself, the C library
 
 
 def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str) -> Promise:
     """Return what `answer`, which has a choice, promises by the study that is summed up."""
     chosen = next(each for each in answer.standings if each.name == answer.choice)
-    today = summary.study.allocator(answer.baseline)
+    today = {e.metric: e.median for e in summary.estimates if e.allocator == answer.baseline}
+    memory, time = _of_process(chosen.memory), _of_process(chosen.time)
+    found = f"{time.estimate:.3g} times the {_TIMES[time.metric]}" if time else ""
     return Promise(
         evidence=evidence,
-        today=today,
-        peak_bytes=_peak(chosen, summary),
-        time=chosen.time.estimate if chosen.time and _upper(chosen.time) else None,
+        today=summary.study.allocator(answer.baseline),
+        peak_bytes=memory.high * today[memory.metric] if memory and memory.high else None,
+        time=f" heapfit fit found {found} before." if found else "",
         preloaded=workload.run.environment.get(VARIABLE, ""),
     )
 
 
-def _upper(verdict: Verdict | None) -> float | None:
-    return verdict.high if verdict and verdict.subject == "ratio" else None
-
-
-def _peak(chosen: Standing, summary: Summary) -> float | None:
-    """The upper end of the ratio to today's, of today's."""
-    high = _upper(chosen.memory)
-    today = [
-        each.median
-        for each in summary.estimates
-        if each.allocator == summary.study.baseline and each.metric in PEAK_METRICS
-    ]
-    return high * today[0] if high and today else None
+def _of_process(verdict: Verdict | None) -> Verdict | None:
+    """The verdict, if it is on a figure of the whole process: a replay's are of its heap."""
+    is_such = verdict and verdict.metric in (RESIDENT_PEAK, *_TIMES)
+    return verdict if verdict and is_such and verdict.subject == "ratio" else None
 
 
 def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
@@ -232,7 +226,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         if _copied(chosen)
         else "puts heapfit.conf in its place",
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
-        watch="\n  ".join(_watched(chosen)),
+        watch="\n  ".join(_watched(chosen, of)),
         run=f"heapfit run --allocator {shlex.quote(treatment_word(chosen))} -- PROGRAM",
     )
 
@@ -240,6 +234,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
 def _script(text: str, chosen: InstalledAllocator) -> str:
     copied = _copied(chosen)
     return text.format(
+        for_service=_FOR_SERVICE,
         package=shlex.quote(_package(chosen) or ""),
         libraries=shlex.join(each.name for each in copied),
         folder=_LOCAL,
@@ -247,16 +242,19 @@ def _script(text: str, chosen: InstalledAllocator) -> str:
     )
 
 
+_FOR_SERVICE = """\
+set -eu
+service=${1:?"usage: $0 SERVICE"}
+service=${service%.service}
+drop_in=${DESTDIR:-}/etc/systemd/system/$service.service.d"""
+
 _INSTALL = """\
 #!/bin/sh
 # Puts the choice into use for a systemd service: sudo sh install.sh SERVICE
 # DESTDIR=DIR puts the files below DIR, and restarts nothing.
-set -eu
-service=${{1:?"usage: $0 SERVICE"}}
-service=${{service%.service}}
+{for_service}
 here=$(dirname "$0")
 package={package}
-drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
 if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1; then
     echo "$0: systemd has no service $service" >&2
     exit 1
@@ -287,10 +285,7 @@ systemctl --no-pager --lines 0 status "$service.service"
 _REMOVE = """\
 #!/bin/sh
 # Undoes it: sudo sh remove.sh SERVICE
-set -eu
-service=${{1:?"usage: $0 SERVICE"}}
-service=${{service%.service}}
-drop_in=${{DESTDIR:-}}/etc/systemd/system/$service.service.d
+{for_service}
 rm -f "$drop_in/heapfit.conf"
 rmdir --ignore-fail-on-non-empty "$drop_in" 2>/dev/null || true
 [ -n "${{DESTDIR:-}}" ] && exit 0
@@ -321,11 +316,10 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
         )  # fmt: skip
     usage = 'process_cpu_seconds_total{job="SERVICE"}[1d]'
     now, before = (f"sum by (job) (rate({usage}{past}))" for past in ("", " offset 1w"))
-    found = f" heapfit fit found {of.time:.3g} times the time before." if of.time else ""
     rules.append(
         _rule("TimeAboveLastWeek", f"{now} > {_WEEKLY:.3g} * {before}", "1h",
               "All of SERVICE takes more processor time than a week ago. In its first week this "
-              f"compares with the time before the allocator was changed.{found}")
+              f"compares with the time before the allocator was changed.{of.time}")
     )  # fmt: skip
     trial = "# The figure of memory is that of the trial: replace it if SERVICE works on more data."
     head = [*([trial] if of.peak_bytes else []),
@@ -377,12 +371,16 @@ Undo it: remove what was added, and restart the program. Nothing else has change
 """
 
 
-def _watched(chosen: InstalledAllocator) -> list[str]:
+def _watched(chosen: InstalledAllocator, of: Promise) -> list[str]:
     lines = [
-        "alerts.yaml goes into Prometheus's rule_files; it fires when memory is above the promise,",
-        "or processor time above that of the week before. Its figures are those of the trials: put",
-        "in your service's own if it does other work.",
+        "alerts.yaml goes into Prometheus's rule_files. It fires when processor time is above that",
+        "of the week before.",
     ]
+    if of.peak_bytes:
+        lines += [
+            "It also fires when memory is above that of the trials: put in your service's own",
+            "figure if it does other work.",
+        ]
     if takes_options(chosen):
         lines += [
             "For what the heap holds, with control:on in HEAPFIT_OPTIONS:",

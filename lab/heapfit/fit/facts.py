@@ -44,10 +44,12 @@ class Facts(Record):
     allocations_per_s: float | None = None
     live_bytes: float | None = None  # at most
     live_share: float | None = None  # of the heap's own memory, anonymous, what was live at most
+    mean_live_share: float | None = None  # likewise, over the recording's course
     large_share: float | None = None  # of the bytes, those in blocks of more than 32 KiB
     remote_share: float | None = None  # of the frees, those by another thread
 
 
+_OF_USE = ("live_share", "mean_live_share")
 _INTERPRETERS = {"python": "Python", "php": "PHP", "ruby": "Ruby"}
 # How each is told, in the order in which it is.
 _LABELS = {
@@ -58,6 +60,7 @@ _LABELS = {
     "allocating_threads": "threads that allocate",
     "peak_rss_bytes": "peak resident memory",
     "live_share": "in use at the peak",
+    "mean_live_share": "in use on average",
     "faults_per_s": "page faults a second",
     "allocations_per_s": "allocations a second",
     "large_share": "bytes in blocks above 32 KiB",
@@ -74,6 +77,16 @@ def labelled(facts: Facts) -> dict[str, str | None]:
         for name, label in _LABELS.items()
         if known[name] is not None
     }
+
+
+def of_mean(condition: str) -> str:
+    """Return a condition as one on the mean of memory, in place of its peak.
+
+    >>> of_mean("live_share < 0.8"), of_mean("threads > 2")
+    ('mean_live_share < 0.8', 'threads > 2')
+    """
+    name, *rest = condition.split()
+    return " ".join([f"mean_{name}" if name == "live_share" else name, *rest])
 
 
 def shown(name: str, value: float) -> str:
@@ -98,7 +111,7 @@ def holds(condition: str, facts: Facts) -> bool | None:
     """
     name, sign, bound = _parsed(condition)
     value = getattr(facts, name)
-    if name == "live_share" and facts.hidden:
+    if name in _OF_USE and facts.hidden:
         return False
     return None if value is None else _COMPARE[sign](value, bound)
 
@@ -112,8 +125,8 @@ def told(condition: str, facts: Facts) -> str:
     """Return a condition with what its fact is: `threads at once: 4, not > 4`."""
     name, sign, bound = _parsed(condition)
     value, met = getattr(facts, name), holds(condition, facts)
-    if name == "live_share" and facts.hidden:
-        return f"in use at the peak: not known, for {facts.hidden}"
+    if name in _OF_USE and facts.hidden:
+        return f"{_LABELS[name]}: not known, for {facts.hidden}"
     if is_of_interpreter(condition):
         return f"it is {'' if met else 'not '}a {_INTERPRETERS[name]} program"
     if name == "huge_pages":

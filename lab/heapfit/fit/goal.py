@@ -13,19 +13,6 @@ from heapfit.records import Study
 
 MEMORY, MEAN, TIME, BALANCE = GOALS = ("memory", "mean", "time", "balance")
 
-# What a goal weighs, as of a study. Balance: both the same.
-_WEIGHTS = {
-    MEMORY: {"memory": 1.0},
-    MEAN: {"mean-memory": 1.0},
-    TIME: {"time": 1.0},
-    BALANCE: {"time": 1.0, "memory": 1.0},
-}
-_GIVES: dict[str, Literal["time", "memory", "both"]] = {
-    MEMORY: "memory",
-    MEAN: "memory",
-    TIME: "time",
-    BALANCE: "both",
-}
 _LIMIT = re.compile(r"(peak|mean)\s*<=\s*([0-9]+[kmg]?)")
 # Of a replay, the heap alone.
 _BOUNDED = {
@@ -49,12 +36,26 @@ class Limit:
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal as it was asked for, what it weighs, and which settings serve it."""
+    """A goal as it was asked for, what it weighs, as of a study, and which settings serve it."""
 
     text: str
     weights: Mapping[str, float] = field(hash=False)
     gives: Literal["time", "memory", "both"]
     limit: Limit | None = None
+
+    @property
+    def is_of_mean(self) -> bool:
+        """Whether memory over time counts, not its peak."""
+        return self.text == MEAN or (self.limit is not None and self.limit.what == "mean")
+
+
+# Balance: both the same.
+_USUAL = {
+    MEMORY: Goal(MEMORY, {"memory": 1.0}, "memory"),
+    MEAN: Goal(MEAN, {"mean-memory": 1.0}, "memory"),
+    TIME: Goal(TIME, {"time": 1.0}, "time"),
+    BALANCE: Goal(BALANCE, {"time": 1.0, "memory": 1.0}, "both"),
+}
 
 
 def parse(text: str) -> Goal:
@@ -64,14 +65,14 @@ def parse(text: str) -> Goal:
     Limit(what='peak', size=2147483648)
     """
     if text in GOALS:
-        return Goal(text, _WEIGHTS[text], _GIVES[text])
+        return _USUAL[text]
     found = _LIMIT.fullmatch(text.strip().lower())
     if found is None and "<" in text:
         raise UsageError(f"--goal takes a limit such as 'peak<=2g' or 'mean<=500m', not {text!r}")
     if found is None:
         raise unknown("goal", text, [*GOALS, "peak<=SIZE", "mean<=SIZE"])
     what, size = found.groups()
-    return Goal(text, _WEIGHTS[TIME], "both", Limit(what, size_in_bytes(size)))
+    return Goal(text, _USUAL[TIME].weights, "both", Limit(what, size_in_bytes(size)))
 
 
 def first_of(study: Study, names: tuple[str, ...]) -> str:

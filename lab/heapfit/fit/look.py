@@ -40,6 +40,7 @@ _SAMPLE_OF_LONG = "1m"
 # The recorded run, in the folder of the fit: `heapfit profile` opens it.
 RECORDING = "recording.hft"
 
+_LATE = "the recording began in a running process"
 _RECORDER = b"libheapfit-record"
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
@@ -263,8 +264,10 @@ def _with_recording(
 
     That is with the recorder's own memory: where the size without it is known, that counts.
     """
-    if not main.exists() or not examine(main).events:
-        return facts, ["Nothing was recorded: it hardly uses malloc."]
+    written = examine(main) if main.exists() else None
+    trouble = written.trouble if written else ""
+    if written is None or not written.events:
+        return facts, [f"Nothing was recorded: {trouble or 'it hardly uses malloc'}."]
     tally = Tally()
     tally.include(count_file(main))
     found = profiled(tally)
@@ -274,21 +277,38 @@ def _with_recording(
     resident = max(recording.resident_most or 0, resident, 1)
     alone = min(facts.peak_rss_bytes or resident, resident)
     heap = alone - (of_files or _of_files(recording.course))
+    # What is live of it is no part of what was resident before.
+    unknown = facts.hidden or (_LATE if recording.began_late else "")
     totals, live = found.totals, recording.peak.bytes
     update = {
         "allocating_threads": float(sum(each.threads for each in found.sizes.threads)),
         "allocations": float(totals.allocations.objects),
         "allocations_per_s": totals.per_second,
         "live_bytes": float(live),
-        "live_share": None if facts.hidden else live / max(heap, live, 1),
         "large_share": totals.large.bytes / max(totals.allocations.bytes, 1),
         "remote_share": found.sharing.remote_share or 0.0,
     }
+    if not unknown:
+        update["live_share"] = live / max(heap, live, 1)
+        update["mean_live_share"] = _mean_live_share(recording.course, resident - alone)
     if facts.threads is None:
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
-    unknown = [f"How much of the heap is in use is not known: {facts.hidden}."]
-    notes = [*(unknown if facts.hidden else []), *_growth(found, main)]
+    part = [f"Only the beginning was recorded: {trouble}."] if trouble else []
+    said = [f"How much of the heap is in use is not known: {unknown}."] if unknown else []
+    notes = [*part, *said, *_growth(found, main)]
     return facts.model_copy(update=update), notes
+
+
+def _mean_live_share(course: Course, of_recorder: float) -> float | None:
+    """Return the share of the anonymous memory, without the recorder's own, that was live over
+    time. Between two looks at the memory it is as at the first."""
+    live, held, last = 0, 0.0, None
+    for own, seen in zip(course.live_bytes, course.resident_anonymous, strict=True):
+        last = seen or last
+        if last is not None:
+            live += own
+            held += max(last - of_recorder, own)
+    return live / held if held else None
 
 
 def _of_files(course: Course) -> int:

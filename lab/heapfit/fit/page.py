@@ -23,26 +23,18 @@ _REMEDY = "the trials are safe, so make room and repeat the command"
 def write(state: State, reading: Reading | None, files: Sequence[Path], folder: Path) -> Path:
     """Write the page of a fit that has its answer into `folder`, and return its path. `reading` is
     of the study with the verdict, `files` are those that deploy the choice."""
-    path = folder / FILE
-    write_text(path, page(state, reading, files), _REMEDY)
-    return path
-
-
-def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
-    """Return the page's HTML."""
     answer = state.answer
     assert answer is not None, "it is written when there is one"
     trade_off = None
     if reading is not None:
         names = [each.name for each in reading.study.allocators]
         trade_off = pareto(recommend(reading.readings, parse(BALANCE).weights), names)
-    return render(
+    text = render(
         "fit.html.j2",
         FigureStore(),
         title=reading.study.workload.title if reading else state.request.command,
         command=state.request.command,
         answer=answer,
-        headline=headline(answer.choice, answer.baseline),
         facts=labelled(state.facts) if state.facts else {},
         notes=state.notes,
         interval=interval,
@@ -52,12 +44,6 @@ def page(state: State, reading: Reading | None, files: Sequence[Path]) -> str:
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",
     )
-
-
-def headline(choice: str | None, baseline: str) -> str:
-    """Return the answer in three words.
-
-    >>> headline(None, "glibc")
-    'Stay with glibc'
-    """
-    return f"Choose {choice}" if choice else f"Stay with {baseline}"
+    path = folder / FILE
+    write_text(path, text, _REMEDY)
+    return path

@@ -45,8 +45,8 @@ def recorder_of(pid: int) -> Recorder:
         before = recorder.status()
     except NotListening as error:
         raise HeapfitError(
-            f"{error}; give it its usual work, and repeat this. Or describe it and what drives it: "
-            "heapfit workloads new"
+            f"{error}. While it does its usual work, this fits a recording of it: heapfit record "
+            f"--pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
         ) from error
     if before.recording:
         raise HeapfitError(

@@ -118,6 +118,7 @@ class Dropped:
     name: str
     after: str
     reason: str
+    adds_nothing: bool = False  # to its allocator alone
 
 
 @dataclass
@@ -128,7 +129,7 @@ class Screened:
     dropped: list[Dropped] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # those that there was no time to run
     unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
-    enough_s: float = 0.0  # what `--time` would do for the allocators among both
+    enough_s: float = 0.0  # what `--time` would do for both
 
 
 def sizes(count: int) -> list[int]:
@@ -173,11 +174,6 @@ def enough_s(count: int, trial_s: float) -> float:
     return (FEWEST_RUNS + (count - 1) * (1 + _CONFIRM_BLOCKS[0])) * trial_s
 
 
-def _unscreened(trial_s: float, time_s: float) -> int:
-    """Return how many candidates the verdict has time for without any screening."""
-    return 1 + _spare(trial_s, time_s) // (1 + _CONFIRM_BLOCKS[0])
-
-
 def _spare(trial_s: float, time_s: float) -> int:
     """Return for how many runs there is time beyond the fewest."""
     return int(time_s / trial_s) - FEWEST_RUNS
@@ -207,11 +203,12 @@ def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s:
     state = Screened(found)
     rounds = sizes(len(found))
     blocks_of_rounds = blocks_of(rounds, trial_s, setup.time_s)
-    if not rounds and len(found) > max(1, _unscreened(trial_s, setup.time_s)):
+    spare = _spare(trial_s, setup.time_s)
+    if not rounds and len(found) > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
         # Which of them there is time for is found out by what the verdict of one leaves.
         rounds = [len(found)]
-        spare = _spare(trial_s, setup.time_s) // (1 + len(found))
-        blocks_of_rounds = [min(max(spare, 1), _BLOCKS[1])]  # one where there is no time for two
+        each = spare // (1 + len(found))
+        blocks_of_rounds = [min(max(each, 1), _BLOCKS[1])]  # one where there is no time for two
     for number, blocks in enumerate(blocks_of_rounds, start=1):
         keep = (rounds[number:] or [FINALISTS])[0]
         if len(state.left) > keep or len(rounds) == 1:
@@ -243,16 +240,20 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
     broken = set(out)
+    idle = set()
+    of_goal = join_words([each.replace("-", " ") for each in setup.goal.weights])
+    together = ", taken together" if len(setup.goal.weights) > 1 else ""
     for name in by_name:
         for plain in plainer(name):
             if plain in over or plain in broken or not {name, plain} <= set(order):
                 continue
             beside = order[name] / order[plain]
-            if beside * _EARNED > 1:
-                needed = _needed(advice, name, plain)
-                out.setdefault(name, f"it cost more than {plain} alone: it needed {needed}")
-            elif beside > _EARNED:
-                out.setdefault(name, f"it saved less than 1 % of the cost of {plain} alone")
+            if beside > _EARNED:
+                idle.add(name)
+                alone = f"of {plain} alone{together}"
+                more = f"it needed {_needed(advice, name, plain)} {alone}"
+                less = f"it saved less than 1 % of the {of_goal} {alone}"
+                out.setdefault(name, more if beside * _EARNED > 1 else less)
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
     good.sort(key=lambda name: over.get(name, 0.0))
@@ -268,7 +269,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
-    state.dropped += [Dropped(name, after, why) for name, why in out.items()]
+    state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
 
 

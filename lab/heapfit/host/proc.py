@@ -134,17 +134,15 @@ def started_as(process: Process) -> str:
     name = words[0] if words else ""
     is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
     if name.startswith("-") or (not is_path and shutil.which(name) is None):
-        try:
-            file = undeleted(os.readlink(f"/proc/{process.pid}/exe"))
-        except OSError:
+        file = _link(process.pid, "exe")
+        if not file:
             return "COMMAND"
         # In a title of several words are its arguments, or something else.
         words = (_titled(name, file), "ARGUMENTS") if " " in name else (file, *words[1:])
     elif is_path and not name.startswith("/"):
-        with suppress(OSError):
-            folder = os.readlink(f"/proc/{process.pid}/cwd")
-            if folder != os.getcwd():
-                words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
+        folder = _link(process.pid, "cwd")
+        if folder not in ("", os.getcwd()):
+            words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
     command = shlex.join(words)
     if not command or not command.isprintable():
         return "COMMAND"
@@ -172,7 +170,18 @@ def named(name: str) -> list[Process]:
 
 def _started_name(process: Process) -> str:
     """Return the file name of the program in a process's command line; the kernel cuts names."""
-    return os.path.basename(process.command[0].split(" ")[0]) if process.command else ""
+    word = process.command[0] if process.command else ""
+    if " " in word and not os.path.lexists(os.path.join(_link(process.pid, "cwd"), word)):
+        word = word.split(" ")[0]  # of a title
+    return os.path.basename(word)
+
+
+def _link(pid: int, name: str) -> str:
+    """Return where a link of /proc/PID leads; nothing where that is not ours to know."""
+    try:
+        return undeleted(os.readlink(PROC / str(pid) / name))
+    except OSError:
+        return ""
 
 
 # ------------------------------------------------------------------ its files

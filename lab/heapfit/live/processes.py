@@ -129,8 +129,9 @@ def why_not_recording(pid: int) -> HeapfitError:
             f"--pid {pid}, or start it with: {start}"
         )
     return NotListening(
-        f"{who} has the recorder and no file to write to, or is a child of the program that was to "
-        f"be recorded; start it with: {start.replace('--later', '--later --attach-children')}"
+        f"{who} has a recorder that nobody can start: it was recorded before, or is a child of a "
+        f"program that was; record it as it is with heapfit record --pid {pid}, or start it with: "
+        f"{start.replace('--later', '--later --attach-children')}"
     )
 
 

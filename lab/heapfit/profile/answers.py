@@ -19,6 +19,7 @@ from heapfit.profile.advice import (
     began_late,
     calls,
     ended_early,
+    fit_line,
     largest,
     memory,
     none,
@@ -193,10 +194,20 @@ def _started(recording: Recording) -> str:
     return f"{datetime.fromtimestamp(recording.started_unix_ns / 1e9, UTC):%-d %B %Y, %H:%M UTC}"
 
 
+def _nothing(profile: Profile) -> str:
+    """A headline where no allocation is recorded, by what that means."""
+    means = {each.sample for each in profile.recordings if each.sample}
+    if ended_early(profile):
+        return f"Nothing of {_programs(profile)} is recorded: the recording ended before it did."
+    if means:
+        return f"{_programs(profile)} allocated too little for a sample of {size(max(means))}."
+    return f"{_programs(profile)} allocated nothing while it was recorded."
+
+
 def _headline(profile: Profile) -> str:
     peak = profile.peak.amount
     if not profile.totals.allocations.objects:
-        return f"{_programs(profile)} allocated nothing while it was recorded."
+        return _nothing(profile)
     held = f"{_programs(profile)} held at most {size(peak.bytes)} in {blocks(peak.objects)}"
     if began_late(profile):
         held += " of what it allocated while it was recorded"
@@ -360,7 +371,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         (
-            ("Try allocators with the running service", "heapfit fit --pid PID")
+            ("Try allocators on the service's calls", fit_line(profile, name))
             if began_late(profile)
             else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
         ),

@@ -37,6 +37,7 @@ class Recording:
 
     files: list[Path]
     exit_code: int  # minus the number of the signal that ended it
+    children_share: float = 0.0  # of the processor time, what processes took that it waited for
 
 
 class NothingRecorded(HeapfitError):
@@ -69,7 +70,7 @@ def run(
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
     changes = _changes(path, options, given, allocator)
-    process, status = _run(command, {**given, **changes}, stdout, stdin)
+    process, status, share = _run(command, {**given, **changes}, stdout, stdin)
     main = path.name.replace(PROCESS, str(process))
     new = set(_found(path)) - set(before)
     for file in sorted(new):
@@ -78,7 +79,7 @@ def run(
     if not files:
         why = _why_nothing(command[0], status)
         raise NothingRecorded(f"{command[0]} wrote no recording: {why}", status)
-    return Recording(files, status)
+    return Recording(files, status, share)
 
 
 def _put_last_program_first(file: Path, new: set[Path]) -> None:
@@ -135,15 +136,30 @@ def _changes(
 
 def _run(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
-) -> tuple[int, int]:
-    """Return the program's number, and how it ended."""
+) -> tuple[int, int, float]:
+    """Return the program's number, how it ended, and the part of the processor time that processes
+    took which it had started."""
     sys.stdout.flush()
     with _signals_pass_through() as pass_to:
         with starting(command):
             program = subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin)
         with program:
             pass_to(program)
-            return program.pid, program.wait()
+            os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
+            share = _children_share(program.pid)
+            return program.pid, program.wait(), share
+
+
+def _children_share(process: int) -> float:
+    """Return the part of the processor time of a process, and of those that it has waited for,
+    that these took. The process has ended and still has its number."""
+    try:
+        after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    user, system, of_children, system_of_children = map(int, after_name[11:15])
+    children = of_children + system_of_children
+    return children / (user + system + children) if children else 0.0
 
 
 @contextmanager

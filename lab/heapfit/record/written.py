@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heapfit.trace.ending import ended_early
+
 _FILE_MAGIC = b"heapfit\x1a"
 _FILE_HEADER = struct.Struct("<8sHHI")  # magic, version, size, reserved
 _BLOCK_MAGIC = 0x31424648
@@ -23,6 +25,8 @@ _END = 7  # TRACE_END
 _AS_IT_IS = 0  # the codec
 _LONGEST_END = 1 << 16  # bytes
 _RECORDER = b"/libheapfit-record"
+# Why a recording of a running process ends where nothing is amiss, beside the program's own end.
+_ASKED_FOR = ("stop", "the time is over", "exec")
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,11 @@ class Written:
     def ended(self) -> str:
         """Why it ended, in the recorder's words; nothing where it does not say."""
         return str(self.end.get("reason", ""))
+
+    @property
+    def trouble(self) -> str:
+        """Why it ended before its program, where nobody asked for that; nothing if it did not."""
+        return "" if self.ended in _ASKED_FOR else ended_early(self.end if self.whole else None)
 
     @property
     def bytes_per_event(self) -> float | None:

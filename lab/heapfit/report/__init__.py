@@ -9,11 +9,13 @@ lay it out, so all of them say the same.
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
 import heapfit
 from heapfit.files import write_text
+from heapfit.records import Study
 from heapfit.report import html_report, json_report, markdown_report, terminal
 from heapfit.report.page import JSON_FILE, MARKDOWN_FILE, PAGE_FILE
 from heapfit.report.reading import Reading, SeriesReading, read
@@ -53,10 +55,10 @@ def write_reading(reading: Reading, folder: Path) -> Path:
     return page
 
 
-def is_current(folder: Path) -> bool:
-    """Whether the reports of the study in `folder` were written after its last change, and after
-    this heapfit was installed. Those of the future are not: the clock was put back, and what has
-    changed since seems to be older."""
+def is_current(folder: Path, study: Study) -> bool:
+    """Whether the reports of the `study` in `folder` were written with its weights, after its last
+    change, and after this heapfit was installed. Those of the future are not: the clock was put
+    back, and what has changed since seems to be older."""
     names = (STUDY_FILE, TRIALS_FILE, LOOKS_FILE)
     made_from = [*filter(Path.exists, (folder / name for name in names)), Path(heapfit.__file__)]
     try:
@@ -66,7 +68,10 @@ def is_current(folder: Path) -> bool:
     written = min(page.st_mtime_ns for page in pages)
     if max(page.st_mtime_ns for page in pages) > time.time_ns():
         return False
-    return all(each.stat().st_ctime_ns < written for each in made_from)
+    if any(each.stat().st_ctime_ns >= written for each in made_from):
+        return False
+    told = json.loads((folder / JSON_FILE).read_bytes())["study"]
+    return bool(told.get("weights") == study.weights)
 
 
 def write_series(reading: SeriesReading, folder: Path) -> Path:

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator
 
 from heapfit import catalogue, options
+from heapfit.advice.goals import TIME
 from heapfit.advice.noise import is_vague
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
-from heapfit.meaning import PROCESSOR, REPLAYED_TIME
+from heapfit.meaning import PROCESSOR, REPLAYED_TIME, WALL
 from heapfit.records import InstalledAllocator, Metric, Study, Verdict
 from heapfit.report.conclusions import mid_sentence
 from heapfit.report.labels import setting_label
@@ -57,7 +58,7 @@ def one_line(advice: Advice) -> str:
 
 def reasons_of(advice: Advice) -> str:
     """Return the reasons, what cannot be told, and why processor time decides where it does; before
-    them, that heaps are too small to compare."""
+    them, that the program is small."""
     said = (advice.small, advice.reasons, *advice.untold, advice.basis)
     return visible(" ".join(filter(None, said)))
 
@@ -100,6 +101,28 @@ def _cost_text(standing: Standing, cost: str) -> str:
     return f"{standing.costs[cost]:.3f}{TIMES}" if cost in standing.costs else ""
 
 
+def deciding(results: Results, advice: Advice) -> list[str]:
+    """Return the metrics that decide, and after time wall time where that says otherwise."""
+    names = list(advice.metrics.values())
+    time = advice.metrics.get(TIME, WALL)
+    known = {each.name: each for each in results.metrics}
+    if time != WALL and {time, WALL} <= known.keys():
+        setting = results.settings[0] if len(results.settings) == 1 else None
+        for name in results.allocators:
+            wall = results.verdict(setting, known[WALL], name, results.baseline)
+            told = results.verdict(setting, known[time], name, results.baseline)
+            if wall and told and _says_otherwise(wall, told, known[time].better):
+                return [*names[: (at := names.index(time) + 1)], WALL, *names[at:]]
+    return names
+
+
+def _says_otherwise(wall: Verdict, time: Verdict, better: str) -> bool:
+    """Whether wall time is shown to differ, and `time` is not, or is in the other direction."""
+    slower = time.shown and (time.beyond > 0) == (better == "lower")
+    quicker = time.shown and not slower
+    return wall.shown and not wall.trivial and not (slower if wall.beyond > 0 else quicker)
+
+
 def against_baseline(results: Results, advice: Advice) -> str:
     """Return what the recommended allocator is to the baseline in each of the metrics that decide,
     over all settings and in those that show the opposite; empty: there is nothing to say."""
@@ -110,7 +133,7 @@ def against_baseline(results: Results, advice: Advice) -> str:
     by_name = {metric.name: metric for metric in results.metrics}
     said: list[str] = []
     opposite: list[str] = []
-    for metric in (by_name[each] for each in advice.metrics.values() if each in by_name):
+    for metric in (by_name[each] for each in deciding(results, advice) if each in by_name):
         verdict = results.verdict(setting, metric, name, results.baseline)
         if verdict is not None:
             undecided = "" if verdict.shown else ", which may be chance"

@@ -128,7 +128,7 @@ def _print_table(
     results: Results, setting: Setting, advice: Advice | None, console: Console
 ) -> list[_Column]:
     """Print one table and return its columns: those for which there is room."""
-    deciding = list(advice.metrics.values()) if advice else []
+    deciding = recommendation.deciding(results, advice) if advice else []
     metrics = sorted(results.metrics, key=lambda each: _place(each.name, deciding))
     order = results.ranked(setting, metrics[0])
     if advice:  # The recommended one is the first.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heapfit.text import percent
-
 # Why recordings end with their programs, as the recorder says it. All else is before a program's
 # end: a disk that is full, a request, a time that is over, a part that was cut out.
 _ENDS_OF_PROGRAMS = (
@@ -23,9 +21,6 @@ _ENDS_OF_PROGRAMS = (
 _WRITTEN_BY_TOOLS = ("written", "anonymised", "merged")
 NO_END = "it was cut short"
 
-# Part of the processor time above which it is said that others took it.
-_MUCH = 0.1
-
 
 def ended_early(end: Mapping[str, Any] | None) -> str:
     """Return why a recording ended before its program did; nothing if it did not.
@@ -41,22 +36,3 @@ def ended_early(end: Mapping[str, Any] | None) -> str:
     if reason in _WRITTEN_BY_TOOLS:
         return next(filter(None, map(ended_early, end.get("ends", []))), "")
     return "" if reason in _ENDS_OF_PROGRAMS else reason
-
-
-def work_elsewhere(end: Mapping[str, Any] | None) -> str:
-    """Return how much of the processor time processes took which the program had started and waited
-    for; nothing where that is little, or not known.
-
-    >>> work_elsewhere({"processor_ns": 1e9, "children_ns": 3e9})[:61]
-    '75 % of the processor time went to processes that it started,'
-    >>> work_elsewhere({"processor_ns": 1e9, "children_ns": 1e7}), work_elsewhere({})
-    ('', '')
-    """
-    own, others = ((end or {}).get(each, 0) for each in ("processor_ns", "children_ns"))
-    if others <= _MUCH * (own + others):
-        return ""
-    return (
-        f"{percent(others / (own + others))} of the processor time went to processes that it "
-        "started, which this recording does not have; heapfit record --attach-children records "
-        "each into a file of its own"
-    )

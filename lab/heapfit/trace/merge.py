@@ -74,6 +74,12 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
             f"{sources[other]} was sampled differently from {sources[0]} ({samples[other]} and "
             f"{samples[0]} bytes); their figures cannot be added up"
         )
+    dated = [bool(_started(info)) for info in infos]
+    if any(dated) and not all(dated):
+        raise UsageError(
+            f"{sources[dated.index(False)]} does not tell when it began, as other files here do: "
+            "what came first is not known; merge the files before you anonymise them"
+        )
 
 
 def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:

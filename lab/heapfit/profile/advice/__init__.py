@@ -111,6 +111,15 @@ def replayed(recordings: Iterable[Recording], trace: str) -> str:
     return f"`heapfit replay {trace}`"
 
 
+def fit_line(profile: Profile, trace: str) -> str:
+    """Return the command that tries allocators on a process that was attached to. A fit to a
+    recording needs all calls, and takes one file."""
+    if len(profile.recordings) == 1 and not sampled(profile.recordings):
+        return f"heapfit fit {trace}"
+    pid = largest(profile).pid
+    return f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
+
+
 # What noting an event takes of the program's threads, without and with call sites: 75 and 332
 # instructions (docs/results/record.md), and with these some 60 ns where that was measured. What
 # calls themselves take, and half of all, is never taken for the recorder's.

@@ -12,6 +12,7 @@ from heapfit.profile.advice import (
     began_late,
     do,
     each_second,
+    fit_line,
     given,
     longest_ns,
     mend,
@@ -86,11 +87,11 @@ def _faults(profile: Profile) -> float:
     return per_second(again / page, profile) * _FAULT_NS / S
 
 
-def _compared(profile: Profile) -> str:
+def _compared(profile: Profile, trace: str) -> str:
     """What compares allocators. A process that was attached to may be a service, which does not end
     by itself."""
     if began_late(profile):
-        return "`heapfit fit --pid PID`, or `heapfit compare` with a workload that ends"
+        return f"`{fit_line(profile, trace)}`, or `heapfit compare` with a workload that ends"
     return "`heapfit compare -- CMD`"
 
 
@@ -104,7 +105,7 @@ def rate(profile: Profile, trace: str) -> Advice:
             f"the program fills them, page faults take up to {percent(min(faults, 1.0))} "
             f"{of_its_time(profile)} where such blocks go back to the kernel at once. heapfit and "
             "tcmalloc keep them for a while, for that "
-            f"much memory: compare page faults, {_compared(profile)}.",
+            f"much memory: compare page faults, {_compared(profile, trace)}.",
         )
     often = per_second(profile.totals.allocations.objects, profile)
     part = min(often * PAIR_NS / S, 1.0)

@@ -18,7 +18,7 @@ from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
 from heapfit.text import capitalised, counted, join_words, size
-from heapfit.trace.ending import NO_END, ended_early, work_elsewhere
+from heapfit.trace.ending import NO_END, ended_early
 from heapfit.trace.native import NO_SITES, Problems
 from heapfit.trace.sites import parse_mappings
 
@@ -29,14 +29,18 @@ STEPS = 1 << 18
 THREADS_FINE = 8
 
 _MOST_FILES = 3  # are named
+# What these hold says nothing of the programs that they are there to run.
+_LAUNCHERS = frozenset(
+    ["sh", "dash", "bash", "zsh", "ksh", "fish", "make", "ninja", "xargs", "parallel"]
+)
 # The recorder looks at the memory when it begins; a later look may be of what is in the recording.
 _FIRST_LOOK_NS = 10_000_000
 
 # What libraries allocate before the recorder, at least, and of the peak.
 _MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
 
-# With a larger relative error, the peak of a sample is called uncertain; by so many errors.
-_LARGEST_ERROR, _ERRORS_AT_MOST = 0.5, 2.0
+# With a larger relative error, the peak of a sample is called uncertain.
+_LARGEST_ERROR = 0.5
 
 _SUMS = ("noted_born", "born", "born_bytes", "reborn", "noted_died", "died", "died_bytes", "remote")
 
@@ -66,7 +70,7 @@ def count(trace: Trace, tally: Tally) -> None:
         end=amount(sizes, END),
         resident_most=max(resident, default=None),
         problems=[
-            *(f"{told}." for told in [work_elsewhere(summary.end)] if told),
+            *_of_others(summary.info),
             *(_began_late(_had_before(trace)) if late else _lacks(summary.info, sizes[PEAK + 1])),
             *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
             *_few_noted(trace, amount(sizes, PEAK)),
@@ -109,13 +113,28 @@ def _had_before(trace: Trace) -> int | None:
 
 def _few_noted(trace: Trace, peak: Amount) -> list[str]:
     """What a sample cannot tell that has few blocks of the peak, or none."""
-    if not trace.sampled or peak.bytes_error <= _LARGEST_ERROR * peak.bytes:
+    from scipy.special import gammaincinv
+
+    if not trace.sampled or (peak.bytes and peak.bytes_error <= _LARGEST_ERROR * peak.bytes):
         return []
     [(noted,)] = trace.query(f"SELECT count(*) FROM object WHERE {trace.at_peak()}")
-    most = peak.bytes + _ERRORS_AT_MOST * peak.bytes_error
+    each = peak.bytes / noted if noted and peak.bytes else trace.summary.info.sample
+    # The upper end of the exact 95 % interval of a Poisson mean (Garwood, Biometrika 1936).
+    most = float(gammaincinv(noted + 1, 0.975)) * each
+    known = counted(noted, "block") if noted else "no block"
     return [
-        f"The peak is uncertain: the sample has {counted(noted, 'block')} of it, and up to "
-        f"{size(most)} may have been live. Record with a smaller --sample, or without it, to tell."
+        f"The peak is uncertain: the sample has {known} of it, and up to {size(most)} may have "
+        "been live. Record with a smaller --sample, or without it, to tell."
+    ]
+
+
+def _of_others(info: Info) -> list[str]:
+    name = Path(info.program).name
+    if name not in _LAUNCHERS:
+        return []
+    return [
+        f"{capitalised(name)} runs other programs, which this recording does not have: heapfit "
+        "record --attach-children records each into a file of its own."
     ]
 
 
