@@ -288,6 +288,16 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
 
 
 @pytest.mark.gate
+@pytest.mark.usefixtures("library")
+def test_a_program_whose_name_is_no_text_is_recorded(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    program = tmp_path / NOT_TEXT
+    shutil.copy(str(shutil.which("sh")), program)
+    recorded = run_heapfit("record", "-o", "a.hft", "--", program, "-c", "exit 3", folder=tmp_path)
+    assert recorded.returncode == 3, recorded.stderr
+    assert "cannot run" not in recorded.stderr
+
+
+@pytest.mark.gate
 def test_a_library_is_found_by_its_name_exactly(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -154,7 +154,7 @@ def _children_share(process: int) -> float:
     """Return the part of the processor time of a process, and of those that it has waited for,
     that these took. The process has ended and still has its number."""
     try:
-        after_name = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0.0
     user, system, of_children, system_of_children = map(int, after_name[11:15])
