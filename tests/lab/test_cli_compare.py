@@ -58,7 +58,7 @@ def test_weights_are_given_to_the_comparison_or_to_its_report(
     command = ["compare", *QUICK, "--weights", "time=1,memory=3", "--out", tmp_path]
     result = run_heapfit(*command, "--json", "--", *PROGRAM)
     assert result.returncode == 0, result.stderr
-    assert "given up after 300 s (--timeout)" in result.stderr
+    assert "at most 300 s for a trial (--timeout)" in result.stderr
     study = json.loads(result.stdout)["study"]
     assert study["weights"] == {"time": 1, "memory": 3}
     assert "--weights time=1,memory=3" in study["reproduce"]

@@ -310,7 +310,10 @@ def test_a_library_is_found_by_its_name_exactly(
 
 
 @pytest.mark.gate
-def test_a_command_warns_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_warns_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("heapfit.cli.output._warned", set())
     for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
         warn(each)
     assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"

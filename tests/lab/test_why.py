@@ -395,7 +395,7 @@ def test_what_cannot_be_read_is_said(run_heapfit: Heapfit) -> None:
 def test_a_process_may_be_given_by_a_name_that_no_other_has(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
-    sleeper = tmp_path / "a folder" / f"sleeper-of-{os.getpid()}"
+    sleeper = tmp_path / f"folder-{os.getpid()} of" / f"sleeper-of-{os.getpid()}"
     sleeper.parent.mkdir()
     sleeper.symlink_to(str(shutil.which("sleep")))
     with subprocess.Popen([sleeper, "600"]) as first:
@@ -406,7 +406,7 @@ def test_a_process_may_be_given_by_a_name_that_no_other_has(
             assert f"2 processes are named {sleeper.name!r}" in said
             assert f"({first.pid}, {second.pid})" in said
             second.kill()
-        assert "the name of a running process" in run_heapfit("why", "a").stderr  # of its path
+        assert "the name of a running process" in run_heapfit("why", f"folder-{os.getpid()}").stderr
         first.kill()
     assert "is empty: is it running?" in run_heapfit("why", "").stderr
 

@@ -327,7 +327,10 @@ def _answer(
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
-        if any(read_summary(each).info.sample for each in folders) and "weight" not in query:
+        if (
+            any(read_summary(each).info.sample for each in folders)
+            and "weight" not in query.lower()
+        ):
             warn(
                 "note: this is of a sample, and not scaled to the program: of objects, sum(weight) "
                 "estimates the blocks, and sum(weight * size) their bytes"

@@ -87,7 +87,7 @@ class StudyProgress(Progress):
         elif done:
             self.console.print(f"continuing: {self.done} of {self.planned} trials are already done")
         else:
-            self._limit = f"; given up after {study.timeout_s:g} s (--timeout)"
+            self._limit = f"; at most {study.timeout_s:g} s for a trial (--timeout)"
         self._begin(study, done)
 
     def noticed(self, sentence: str) -> None:

@@ -76,9 +76,9 @@ class Answer(Record):
 
 
 ON_A_REPLAY = (
-    "This rests on a replay of the recorded calls: it predicts memory well, time in the "
-    "allocator less well, and the rest of the program not at all: no figure of the process is "
-    "promised. Watch it after deploying."
+    "This rests on a replay of the recorded calls: it predicts the peak of memory well, time in "
+    "the allocator less well, and what is kept while the program idles not at all, nor the rest of "
+    "the program: no figure of the process is promised. Watch it after deploying."
 )
 
 
@@ -169,7 +169,14 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         idle = {each.name for each in start.not_chosen if each.adds_nothing}
         found = _screened(setup, where.parent, reading)
         screened = [each for each in found if each.name not in idle]
-        why = [*why, *_traded(standings, screened, setup.goal)]
+        slow = {
+            each.name
+            for each in standings
+            for metric in summary.study.metrics
+            if metric.name == WALL and _better(metric, _found(summary, metric, each.name)) < 0
+        }
+        fast = [each for each in standings if each.name not in slow]
+        why = [*why, *_traded(fast, [e for e in screened if e.name not in slow], setup.goal)]
     why = [*why, weighed.both.small, *_fails_today(reading, setup.baseline.name, choice)]
     after = f"{where.name}, {reading.blocks} blocks"
     others = [

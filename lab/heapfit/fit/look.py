@@ -228,7 +228,22 @@ def by_recording(
 
 def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
     """Return the facts that a recording alone tells, and notes on that."""
-    return _with_recording(Facts(cores=cores, python=0, huge_pages=_huge_pages()), trace)
+    facts, notes = _with_recording(Facts(cores=cores, python=0, huge_pages=_huge_pages()), trace)
+    return facts, [*notes, *_idles(facts)]
+
+
+# A process of which less is in use on average keeps what it does not need.
+_LITTLE_IN_USE = 0.5
+
+
+def _idles(facts: Facts) -> list[str]:
+    if (facts.mean_live_share or 1.0) >= _LITTLE_IN_USE:
+        return []
+    return [
+        "The process keeps memory that it does not need. A replay has no idle time, so it cannot "
+        "tell what returns that: fit the program itself, or try heapfit run --set background=on "
+        "-- CMD and look at it with heapfit why."
+    ]
 
 
 def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witness:

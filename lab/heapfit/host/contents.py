@@ -271,12 +271,16 @@ class _FreeLists:
     def _chunk(self, at: int) -> tuple[int, int]:
         """Return the size and the link of a chunk."""
         self._left -= 1
-        page = at // _PAGE * _PAGE
+        length, page = _SIZE_AND_LINK.size, at // _PAGE * _PAGE
+        if at + length > page + _PAGE:  # The link is in the next page, if there is one.
+            size, link = _SIZE_AND_LINK.unpack(
+                os.pread(self._memory, length, at).ljust(length, b"\0")
+            )
+            return size & ~7, link
         if page not in self._pages:
             if len(self._pages) >= _MOST_PAGES:
                 self._pages.clear()
-            # Of a chunk at the end of a page the link is in the next, if there is one.
-            length = _PAGE + _SIZE_AND_LINK.size
-            self._pages[page] = os.pread(self._memory, length, page).ljust(length, b"\0")
+            # Not beyond: a page that was given back would be there again once it is read.
+            self._pages[page] = os.pread(self._memory, _PAGE, page).ljust(_PAGE, b"\0")
         size, link = _SIZE_AND_LINK.unpack_from(self._pages[page], at - page)
         return size & ~7, link

@@ -197,8 +197,8 @@ def _started(recording: Recording) -> str:
 def _nothing(profile: Profile) -> str:
     """A headline where no allocation is recorded, by what that means."""
     means = {each.sample for each in profile.recordings if each.sample}
-    if ended_early(profile):
-        return f"Nothing of {_programs(profile)} is recorded: the recording ended before it did."
+    if ended_early(profile) and not began_late(profile):
+        return f"Nothing of {_programs(profile)} is recorded: the recording was cut short."
     if means:
         return f"{_programs(profile)} allocated too little for a sample of {size(max(means))}."
     return f"{_programs(profile)} allocated nothing while it was recorded."

@@ -70,8 +70,11 @@ def is_current(folder: Path, study: Study) -> bool:
         return False
     if any(each.stat().st_ctime_ns >= written for each in made_from):
         return False
-    told = json.loads((folder / JSON_FILE).read_bytes())["study"]
-    return bool(told.get("weights") == study.weights)
+    try:
+        told = json.loads((folder / JSON_FILE).read_bytes())["study"]["weights"]
+    except (ValueError, TypeError, KeyError):  # it was cut short while it was written, or is older
+        return False
+    return bool(told == study.weights)
 
 
 def write_series(reading: SeriesReading, folder: Path) -> Path:

@@ -435,19 +435,29 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         )
     if free := sizes["free"]:
         advice = "To see which live blocks keep the rest, restart the program under the recorder."
-        trimmed = size_text(min(reading.glibc.main.in_whole_pages, free))
+        trimmed = min(reading.glibc.main.in_whole_pages, free)
+        trim = (
+            f"would return about {size_text(trimmed)} in whole free pages: the program can call it "
+            "when it has freed much."
+            if trimmed >= _WORTH_A_CALL
+            else "would return next to nothing more, as live blocks lie on the other pages."
+        )
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
             "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
-            f"would return about {trimmed} in whole free pages.{_advice(advice, reading)} To see "
-            "whether another allocator needs less, run it under one.",
+            f"{trim}{_advice(advice, reading)} To see whether another allocator needs less, run it "
+            "under one.",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, *_RUN], reading),
         )
+
+
+# Of whole free pages, in bytes.
+_WORTH_A_CALL = 1 << 20
 
 
 def _is_noticed(size: int, reading: Reading, noticed: float = _NOTICED) -> bool:

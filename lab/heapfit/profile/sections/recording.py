@@ -133,8 +133,8 @@ def _of_others(info: Info) -> list[str]:
     if name not in _LAUNCHERS:
         return []
     return [
-        f"{capitalised(name)} runs other programs, which this recording does not have: heapfit "
-        "record --attach-children records each into a file of its own."
+        f"{capitalised(name)} runs other programs: heapfit record --attach-children records each "
+        "into a file of its own."
     ]
 
 
