@@ -518,10 +518,9 @@ def test_a_leak_is_told_though_the_rest_is_freed_as_the_program_ends(tmp_path: P
 def test_fit_says_where_the_program_itself_grows(tmp_path: Path) -> None:
     """It tuned the allocator of a program that does nothing but leak, without a word on that."""
     grows = profile_of(tmp_path / "grows", program(lasting(4000), SiteRow(1, "leak")))
-    [note] = look._growth(grows, Path("x.hft"))
-    assert note.startswith("leak holds more and more")
+    assert look._growth(grows, Path("x.hft")).startswith("leak holds more and more")
     steady = profile_of(tmp_path / "steady", ten_seconds(Block(20 * MIB, 0)))
-    assert look._growth(steady, Path("x.hft")) == []
+    assert look._growth(steady, Path("x.hft")) == ""
 
 
 def test_of_a_process_that_was_attached_to_no_command_runs_the_program_to_its_end(
@@ -541,6 +540,11 @@ def test_of_a_process_that_was_attached_to_no_command_runs_the_program_to_its_en
     pid = profile.recordings[0].pid
     line = f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
     assert line in [line for _, line in content(sample).commands]
+    # Of one that allocated nothing there is nothing to play back.
+    none = changed(profile.totals.allocations, objects=0)
+    idle = changed(profile, totals=changed(profile.totals, allocations=none))
+    assert content(idle).headline.endswith("allocated nothing while it was recorded.")
+    assert content(idle).commands == [("See what the process holds", f"heapfit why {pid}")]
 
 
 def test_of_a_script_its_interpreters_functions_are_not_called_lines_that_lack(

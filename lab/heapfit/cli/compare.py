@@ -115,7 +115,9 @@ def compare(
     metric: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="The metric that decides, alone unless --weights is given."
+            metavar="NAME",
+            help="The metric that decides, alone unless --weights is given. Processor time may "
+            "stand for wall_s.",
         ),
     ] = None,
     weighed: Weights = None,

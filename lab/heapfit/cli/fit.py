@@ -288,6 +288,8 @@ class _Fit:
         setup = self.setup
         today = None if self.trace else look.today(setup.workload, setup.baseline)
         found, reading = answer.answered(setup, where, screened, today)
+        if self.state.facts and self.state.facts.grows:
+            found = found.model_copy(update={"why": [self.state.facts.grows, *found.why]})
         if where and reading:
             note_look(where, reading.blocks)
             write_reading(reading, where)

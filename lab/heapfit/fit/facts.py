@@ -32,6 +32,7 @@ class Facts(Record):
     ruby: float = 0
     # How its interpreter keeps objects where no malloc is called, so that no recording has them.
     hidden: str = ""
+    grows: str = ""  # who holds more and more, so that it is the program that needs mending
     huge_pages: float  # 0: never, 1: where they are asked for, 2: always
     wall_s: float | None = None
     processor_share: float | None = None  # processor time of wall time

@@ -310,8 +310,9 @@ def _with_recording(
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
     part = [f"Only the beginning was recorded: {trouble}."] if trouble else []
     said = [f"How much of the heap is in use is not known: {unknown}."] if unknown else []
-    notes = [*part, *said, *_growth(found, main)]
-    return facts.model_copy(update=update), notes
+    grows = _growth(found, main)
+    notes = [*part, *said, *filter(None, [grows])]
+    return facts.model_copy(update={**update, "grows": grows}), notes
 
 
 def _mean_live_share(course: Course, of_recorder: float) -> float | None:
@@ -337,11 +338,11 @@ def _of_files(course: Course) -> int:
 _MOSTLY = 0.5
 
 
-def _growth(profile: Profile, trace: Path) -> list[str]:
+def _growth(profile: Profile, trace: Path) -> str:
     growing = grower(profile)
     if growing is None or growing.amount.bytes < _MOSTLY * profile.peak.amount.bytes:
-        return []
-    return [
+        return ""
+    return (
         f"{growing.name} holds more and more as the program works. In a service, that is a leak or "
         f"a cache without a limit, which no allocator mends: heapfit profile {trace}"
-    ]
+    )

@@ -367,6 +367,8 @@ def _without_lines(profile: Profile) -> list[str]:
 def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     name = shlex.quote(trace)
     replay = ("Play it back under other allocators", f"heapfit replay {name}")
+    if began_late(profile) and not profile.totals.allocations.objects:
+        return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
     return [
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
