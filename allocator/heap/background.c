@@ -57,9 +57,9 @@ static uint32_t setting(void)
 static bool is_wanted(void)
 {
     struct space_load load = space_load();
-    size_t waiting = load.dirty + thread_heap_now()->sparse_bytes / 2; /* at least so much of those is free */
     if (load.kept < GROWN_LARGE || load.is_locked) return false;
     if (heap_threads_now() > 1) return true;
+    size_t waiting = load.dirty + thread_heap_now()->sparse_bytes / 2; /* at least so much of those is free */
     return setting() == BACKGROUND_ON && (heap_threads_are_many() || waiting >= WAITING_ALONE);
 }
 

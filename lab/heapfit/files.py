@@ -17,10 +17,13 @@ from heapfit.text import SPELLED_OUT, is_text, readable
 
 def check_name(path: Path) -> None:
     """Raise UsageError for a path that results cannot hold, as JSON and tables are text."""
-    if not is_text(str(path.absolute())):
-        raise UsageError(
-            f"{readable(str(path.absolute()))} is not UTF-8; give that file or folder another name"
-        )
+    check_named(str(path.absolute()))
+
+
+def check_named(word: str) -> None:
+    """Raise UsageError for a word of a command line, such as a path, for the same reason."""
+    if not is_text(word):
+        raise UsageError(f"{readable(word)} is not UTF-8; give that file or folder another name")
 
 
 def free_name(path: Path) -> Path:

@@ -19,12 +19,18 @@ TIME, MEMORY, FRAGMENTATION, MEAN_MEMORY = GOALS = (
 # What each weighs where nobody says. Mean memory would be memory counted twice.
 _USUAL = {TIME: 1.0, MEMORY: 1.0, FRAGMENTATION: 1.0, MEAN_MEMORY: 0.0}
 
-# The metrics that stand for a goal, in the order of preference.
+# The metrics that stand for a goal, in the order of preference. Means also stand for memory, where
+# there is nothing better.
 _METRICS = {
-    MEMORY: meaning.MEMORY,
     MEAN_MEMORY: meaning.MEAN_MEMORY,
+    MEMORY: meaning.MEMORY,
     FRAGMENTATION: meaning.FRAGMENTATION,
 }
+
+
+def title_of(goal: str) -> str:
+    """Return a goal's name as a sentence has it."""
+    return goal.replace("-", " ")
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Goal:
 
     @property
     def title(self) -> str:
-        return self.name.replace("-", " ")
+        return title_of(self.name)
 
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:
@@ -62,7 +68,7 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
             found.append(Goal(name, metric, weight))
         elif name in asked or (metric and asked and _USUAL[name]):
             why = "no metric of this study stands for it" if name in asked else "it has no weight"
-            notes.append(f"{name.replace('-', ' ').capitalize()} does not count: {why}.")
+            notes.append(f"{title_of(name).capitalize()} does not count: {why}.")
     return found, notes
 
 
@@ -72,8 +78,7 @@ def goal_of(metric: str) -> str:
     >>> [goal_of(each) for each in ("mean_rss_bytes", "peak_pss_bytes", "wall_s", "requests_per_s")]
     ['mean-memory', 'memory', 'time', 'time']
     """
-    of_goals = {MEAN_MEMORY: meaning.MEAN_MEMORY, **_METRICS}
-    return next((goal for goal, names in of_goals.items() if metric in names), TIME)
+    return next((goal for goal, names in _METRICS.items() if metric in names), TIME)
 
 
 def _metric(goal: str, readings: Readings) -> Metric | None:

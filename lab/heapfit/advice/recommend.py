@@ -305,7 +305,8 @@ def _chosen(contest: Contest, names: Sequence[str], baseline: str) -> tuple[str,
         able = [name for name in names if contest.better(name, baseline)]
         # Of these, too, none is preferred that loses wall time by it.
         quick = [n for n in able if all(contest.lost_wall_time(n, other) is None for other in able)]
-        best = next((name for name in quick or able if name in unbeaten), (quick or able)[0])
+        able = quick or able
+        best = next((name for name in able if name in unbeaten), able[0])
     return best, best
 
 

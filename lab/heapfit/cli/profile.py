@@ -133,9 +133,8 @@ def profile(
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
-        named = (
-            readable(str(files[most])) if traces or keep else "TRACE"
-        )  # what is not kept nobody can name
+        # What is not kept nobody can name.
+        named = readable(str(files[most])) if traces or keep else "TRACE"
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
             _print(found, named, every=every, as_json=as_json)
@@ -327,10 +326,8 @@ def _answer(
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
-        if (
-            any(read_summary(each).info.sample for each in folders)
-            and "weight" not in query.lower()
-        ):
+        sampled = any(read_summary(each).info.sample for each in folders)
+        if sampled and "weight" not in query.lower():
             warn(
                 "note: this is of a sample, and not scaled to the program: of objects, sum(weight) "
                 "estimates the blocks, and sum(weight * size) their bytes"

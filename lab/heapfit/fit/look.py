@@ -41,6 +41,8 @@ _SAMPLE_OF_LONG = "1m"
 RECORDING = "recording.hft"
 
 _LATE = "the recording began in a running process"
+# A process of which less is in use on average keeps what it does not need.
+_LITTLE_IN_USE = 0.5
 _RECORDER = b"libheapfit-record"
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
@@ -229,20 +231,13 @@ def by_recording(
 def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
     """Return the facts that a recording alone tells, and notes on that."""
     facts, notes = _with_recording(Facts(cores=cores, python=0, huge_pages=_huge_pages()), trace)
-    return facts, [*notes, *_idles(facts)]
-
-
-# A process of which less is in use on average keeps what it does not need.
-_LITTLE_IN_USE = 0.5
-
-
-def _idles(facts: Facts) -> list[str]:
-    if (facts.mean_live_share or 1.0) >= _LITTLE_IN_USE:
-        return []
-    return [
+    if facts.mean_live_share is None or facts.mean_live_share >= _LITTLE_IN_USE:
+        return facts, notes
+    return facts, [
+        *notes,
         "The process keeps memory that it does not need. A replay has no idle time, so it cannot "
         "tell what returns that: fit the program itself, or try heapfit run --set background=on "
-        "-- CMD and look at it with heapfit why."
+        "-- CMD and look at it with heapfit why.",
     ]
 
 

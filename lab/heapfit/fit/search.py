@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 
 from heapfit.advice import failing, recommend
+from heapfit.advice.goals import title_of
 from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.findings import Advice
@@ -241,7 +242,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     over = _over(setup.goal, readings)
     broken = set(out)
     idle = set()
-    of_goal = join_words([each.replace("-", " ") for each in setup.goal.weights])
+    of_goal = join_words([title_of(each) for each in setup.goal.weights])
     together = ", taken together" if len(setup.goal.weights) > 1 else ""
     for name in by_name:
         for plain in plainer(name):

@@ -272,15 +272,13 @@ class _FreeLists:
         """Return the size and the link of a chunk."""
         self._left -= 1
         length, page = _SIZE_AND_LINK.size, at // _PAGE * _PAGE
-        if at + length > page + _PAGE:  # The link is in the next page, if there is one.
-            size, link = _SIZE_AND_LINK.unpack(
-                os.pread(self._memory, length, at).ljust(length, b"\0")
-            )
-            return size & ~7, link
         if page not in self._pages:
             if len(self._pages) >= _MOST_PAGES:
                 self._pages.clear()
             # Not beyond: a page that was given back would be there again once it is read.
-            self._pages[page] = os.pread(self._memory, _PAGE, page).ljust(_PAGE, b"\0")
-        size, link = _SIZE_AND_LINK.unpack_from(self._pages[page], at - page)
+            self._pages[page] = os.pread(self._memory, _PAGE, page)
+        head = self._pages[page][at - page : at - page + length]
+        if len(head) < length:  # The rest is in the next page, if there is one.
+            head = os.pread(self._memory, length, at).ljust(length, b"\0")
+        size, link = _SIZE_AND_LINK.unpack(head)
         return size & ~7, link

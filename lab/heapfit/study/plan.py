@@ -22,6 +22,7 @@ from pathlib import Path
 import heapfit
 from heapfit import options
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.files import check_named
 from heapfit.host import machine
 from heapfit.records import (
     ALLOCATOR,
@@ -41,7 +42,7 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study.stopping import first_replicates
-from heapfit.text import counted, is_text, readable
+from heapfit.text import counted
 from heapfit.trial import (
     BUILTIN_METRIC_NAMES,
     BUILTIN_METRICS,
@@ -140,10 +141,7 @@ def plan(
     _check(study, missing)
     command = reproduce if isinstance(reproduce, str) else reproduce(study)
     for each in (*command.split(), study.directory):
-        if not is_text(each):
-            raise UsageError(
-                f"{readable(each)} is not UTF-8; give that file or folder another name"
-            )
+        check_named(each)
     return study.model_copy(update={"plan": list(_trials(study)), "reproduce": command})
 
 

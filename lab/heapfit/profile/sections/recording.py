@@ -30,9 +30,7 @@ THREADS_FINE = 8
 
 _MOST_FILES = 3  # are named
 # What these hold says nothing of the programs that they are there to run.
-_LAUNCHERS = frozenset(
-    ["sh", "dash", "bash", "zsh", "ksh", "fish", "make", "ninja", "xargs", "parallel"]
-)
+_LAUNCHERS = ("sh", "dash", "bash", "zsh", "ksh", "fish", "make", "ninja", "xargs", "parallel")
 # The recorder looks at the memory when it begins; a later look may be of what is in the recording.
 _FIRST_LOOK_NS = 10_000_000
 
@@ -113,10 +111,10 @@ def _had_before(trace: Trace) -> int | None:
 
 def _few_noted(trace: Trace, peak: Amount) -> list[str]:
     """What a sample cannot tell that has few blocks of the peak, or none."""
-    from scipy.special import gammaincinv
-
     if not trace.sampled or (peak.bytes and peak.bytes_error <= _LARGEST_ERROR * peak.bytes):
         return []
+    from scipy.special import gammaincinv  # It takes a while, and most profiles need it not.
+
     [(noted,)] = trace.query(f"SELECT count(*) FROM object WHERE {trace.at_peak()}")
     each = peak.bytes / noted if noted and peak.bytes else trace.summary.info.sample
     # The upper end of the exact 95 % interval of a Poisson mean (Garwood, Biometrika 1936).
