@@ -200,6 +200,22 @@ def test_what_loses_wall_time_is_not_chosen_by_its_processor_time() -> None:
             assert found.not_chosen[0].reason.startswith("better in time, but shown to take more")
 
 
+def test_what_brings_memory_below_a_limit_is_not_chosen_for_processor_time_that_it_waits_for() -> None:
+    """Where today is above the limit, the order was by processor time alone."""
+    generator = np.random.default_rng(2)
+    user = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
+    study = study_of(["today", "waits", "sound"], {"cores": ["1"]}, (WALL, user, MEMORY, MEAN))
+    trials = []
+    for block in range(12):
+        for name, time_s, size in (("today", 1.4, 2), ("waits", 1.0, 1), ("sound", 1.1, 1)):
+            wall_s = time_s * 1.3 + generator.exponential(0.1) + 2.0 * (name == "waits")
+            got = {"wall_s": wall_s, "user_s": time_s + generator.normal(0, 0.01),
+                   "peak_rss_bytes": size * GIB, "mean_rss_bytes": size * GIB}  # fmt: skip
+            trials.append(trial_of(study, (name,), got, block))
+    found = judged_of("peak<=1500m", Reading(study, trials))
+    assert found.choice == "sound"
+
+
 def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     truth = {
         "today": TRUTH["today"],
@@ -624,6 +640,17 @@ def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> 
     assert {"bounded", "decay-50"} <= tried("mean")
     assert {"bounded", "decay-50"} <= tried("mean<=1g")
     assert not {"bounded", "decay-50"} & tried("memory")
+
+
+def test_mean_memory_is_not_judged_by_a_replay_of_a_process_that_was_idle() -> None:
+    """A choice by the mean of a replay, which is over before anything has been free for long."""
+    busy = Facts(cores=2, python=0, huge_pages=0, processor_share=0.9)
+    look.check_goal(busy, goal.parse("mean"))
+    idle = busy.model_copy(update={"processor_share": 0.04})
+    look.check_goal(idle, goal.parse("balance"))
+    for text in ("mean", "mean<=1g"):
+        with pytest.raises(HeapfitError, match="idle for 96 % of the time. A replay has no idle"):
+            look.check_goal(idle, goal.parse(text))
 
 
 def test_of_a_recording_that_began_late_it_is_not_known_what_was_in_use(tmp_path: Path) -> None:

@@ -158,9 +158,20 @@ def crowd(size: int, seconds: float) -> Tables:
 RULES = [
     (
         "memory",
-        "heapfit",
-        "At the end 210 MiB were resident for 20 MiB live",
+        "background:on",
+        "At the end 210 MiB were resident for 20 MiB live, and the program hardly calls malloc",
         ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210),
+    ),
+    (
+        "memory",
+        "heapfit",
+        "At the end 210 MiB were resident for 20 MiB live: heapfit gives back",
+        ten_seconds(
+            Block(180 * MIB, 0, 7 * S),
+            Block(20 * MIB, 0),
+            *[Block(64, 7 * S + n * S // 100, 7 * S + n * S // 50) for n in range(1, 150)],
+            resident=210,
+        ),
     ),
     ("memory", "another allocator", "", ten_seconds(Block(20 * MIB, 0), resident=60)),
     ("memory", True, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),

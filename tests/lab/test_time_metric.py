@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import load_benchmark
 from design_data import MEMORY, WALL, study_of, trial_of
+from heapfit.advice import recommend
 from heapfit.advice.noise import WORTH
 from heapfit.findings import Advice, AssumptionCheck
 from heapfit.meaning import PROCESSOR, deciding_metrics
@@ -170,6 +171,20 @@ def test_what_loses_wall_time_is_not_recommended_by_its_processor_time(
     assert advice.reasons.startswith(f"waits needs 29 % less processor time{gains}, but 1")
     assert " % more wall time than glibc. Choose by what matters" in advice.reasons
     assert deciding(reading.results, advice)[:2] == [PROCESSOR, "wall_s"]
+
+
+def test_memory_outweighs_a_loss_of_wall_time_that_is_small_beside_it() -> None:
+    """80 % less memory was no reason against some more wall time, whatever the weights."""
+    truth = {"glibc": 1.0, "waits": 0.98}
+    made = measured(truth, {"glibc": 1.0, "waits": 0.2}, waits=0.2, blocks=12)
+    study, trials = made[0], waiting(made[1], "waits", 0.8)
+    advice = advised((study, trials))
+    assert advice.recommended == "waits"
+    assert not advice.slow
+    said = "more wall time than glibc, but with that in place of processor time it still costs 4"
+    assert said in advice.reasons
+    by_time = recommend(read(study, trials), {"time": 1.0})
+    assert by_time.recommended is None
 
 
 def test_another_that_loses_no_wall_time_is_recommended_all_the_same() -> None:

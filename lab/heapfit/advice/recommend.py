@@ -9,8 +9,9 @@ gives up what they have without a reason; else the unbeaten one of the lowest sc
 
 Time is one metric (`statistics.time_metric` says which). Where it cannot tell, and another figure
 of time shows who would not be recommended to be better, nothing is recommended. Where processor
-time decides, nobody is better who is shown to lose wall time: waits that an allocator causes are in
-no processor time. Both can only withdraw a recommendation, so that no more of them are false.
+time decides, who is shown to lose wall time is better only if the weights say so with wall time in
+its place: waits that an allocator causes are in no processor time. Both can only withdraw a
+recommendation, so that no more of them are false.
 """
 
 from __future__ import annotations
@@ -23,7 +24,14 @@ from math import comb, inf
 import numpy as np
 
 from heapfit.advice import noise
-from heapfit.advice.costs import Costs, costs_of, has_ratios, pareto_front, score_verdicts
+from heapfit.advice.costs import (
+    SCORE,
+    Costs,
+    costs_of,
+    has_ratios,
+    pareto_front,
+    score_verdicts,
+)
 from heapfit.advice.goals import TIME, Goal, goals
 from heapfit.advice.values import between_values
 from heapfit.advice.words import (
@@ -37,6 +45,7 @@ from heapfit.advice.words import (
     small_program,
     telling_words,
     untold_words,
+    wall_time_lost,
 )
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, RESIDENT_PEAK, SMALL_PEAK, TOO_SMALL, WALL
@@ -56,9 +65,11 @@ class Contest:
     goals: Sequence[tuple[Metric, Known]]
     weighable: bool  # whether the scores hold all goals
     score: Known
-    # Where processor time decides: what is shown of it, and of wall time.
+    # Where processor time decides: what is shown of it, of wall time, and of the scores with that
+    # in its place.
     processor: Known
     wall: Known
+    score_by_wall: Known
 
     def _wins(self, first: str, second: str) -> bool:
         return any(_is_better(metric, known, first, second) for metric, known in self.goals)
@@ -84,7 +95,9 @@ class Contest:
         return wall
 
     def better(self, first: str, second: str) -> bool:
-        return self.lost_wall_time(first, second) is None and self.would_be_better(first, second)
+        if self.lost_wall_time(first, second) is None:
+            return self.would_be_better(first, second)
+        return self._wins(first, second) and self._costs_less(self.score_by_wall, first, second)
 
     def would_be_better(self, first: str, second: str) -> bool:
         """Whether `first` is better by the goals, whatever wall time it loses."""
@@ -92,8 +105,15 @@ class Contest:
             return False
         if not self._leads(second, first):
             return True
-        weighed = self.score.get((first, second))
+        return self._costs_less(self.score, first, second)
+
+    def _costs_less(self, score: Known, first: str, second: str) -> bool:
+        weighed = score.get((first, second))
         return self.weighable and weighed is not None and weighed.shown and weighed.beyond < 0
+
+    def prefers(self, first: str, second: str) -> bool:
+        """Whether nothing that is known of wall time forbids to prefer `first` to `second`."""
+        return self.lost_wall_time(first, second) is None or self.better(first, second)
 
     def unbeaten(self, names: Sequence[str]) -> list[str]:
         return [name for name in names if not any(self.better(other, name) for other in names)]
@@ -187,14 +207,19 @@ def recommend(
         scores=on_scores,
         slow=[each.first for each in slow],
         reasons=dispute
-        or reasons(
-            study,
-            weighed,
-            standings,
-            recommended,
-            [known for _, known in contest.goals],
-            contest.score,
-            untold=bool(untold),
+        or " ".join(
+            [
+                reasons(
+                    study,
+                    weighed,
+                    standings,
+                    recommended,
+                    [known for _, known in contest.goals],
+                    contest.score,
+                    untold=bool(untold),
+                ),
+                *_waits(contest, recommended, study.baseline),
+            ]
         ),
         small=_small(contest, standings),
         basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
@@ -258,19 +283,32 @@ def _contests(
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
     processor: Known = {}
     wall: Known = {}
+    by_wall: Known = {}
     if named := [known for metric, known in everywhere if metric.name == PROCESSOR]:
         [processor] = named
         wall = _known(_of_wall_time(readings), names)
+        by_wall = _known(_scores_by_wall_time(readings, wanted), names)
     within = zip(zip(*settings, strict=True), in_each, strict=True)
-    return Contest(everywhere, weighable, _known(on_scores, names), processor, wall), [
-        Contest(of_goals, weighable, _known(own, names), processor, wall)
+    return Contest(everywhere, weighable, _known(on_scores, names), processor, wall, by_wall), [
+        Contest(of_goals, weighable, _known(own, names), processor, wall, by_wall)
         for of_goals, own in within
     ]
 
 
+def _wall_time(readings: Readings) -> Metric:
+    return next(each for each in readings.study.metrics if each.name == WALL)
+
+
 def _of_wall_time(readings: Readings) -> list[Verdict]:
-    wall = next(each for each in readings.study.metrics if each.name == WALL)
-    return overall(readings, figures_of(readings, WALL), wall)
+    return overall(readings, figures_of(readings, WALL), _wall_time(readings))
+
+
+def _scores_by_wall_time(readings: Readings, wanted: Sequence[Goal]) -> list[Verdict]:
+    wall = _wall_time(readings)
+    costs = costs_of(
+        readings, [replace(e, metric=wall) if e.metric.name == PROCESSOR else e for e in wanted]
+    )
+    return overall(readings, costs.scores, SCORE) if costs else []
 
 
 def _known(verdicts: Iterable[Verdict], names: Collection[str]) -> Known:
@@ -304,7 +342,7 @@ def _chosen(contest: Contest, names: Sequence[str], baseline: str) -> tuple[str,
         # Where scores and single goals go in a circle, everybody has somebody better.
         able = [name for name in names if contest.better(name, baseline)]
         # Of these, too, none is preferred that loses wall time by it.
-        quick = [n for n in able if all(contest.lost_wall_time(n, other) is None for other in able)]
+        quick = [name for name in able if all(contest.prefers(name, other) for other in able)]
         able = quick or able
         best = next((name for name in able if name in unbeaten), able[0])
     return best, best
@@ -322,8 +360,20 @@ def _scores(costs: Costs, wanted: Sequence[Goal]) -> Floats:
 def _slow(study: Study, contest: Contest, names: Sequence[str]) -> list[Verdict]:
     """The verdicts on wall time that forbid to prefer another to the baseline, or the reverse."""
     pairs = [pair for name in names for pair in ((name, study.baseline), (study.baseline, name))]
-    found = [contest.lost_wall_time(*pair) for pair in pairs if contest.would_be_better(*pair)]
+    found = [
+        contest.lost_wall_time(*pair)
+        for pair in pairs
+        if contest.would_be_better(*pair) and not contest.better(*pair)
+    ]
     return [each for each in found if each is not None]
+
+
+def _waits(contest: Contest, recommended: str | None, baseline: str) -> list[str]:
+    """A sentence where who is recommended loses wall time to the baseline."""
+    if recommended is None:
+        return []
+    lost = contest.lost_wall_time(recommended, baseline)
+    return [wall_time_lost(lost, contest.score_by_wall[recommended, baseline])] if lost else []
 
 
 def _disputes(

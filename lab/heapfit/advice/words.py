@@ -70,6 +70,14 @@ def slower(wanted: Sequence[Goal], known: Sequence[Known], slow: Sequence[Verdic
     return f"{' '.join(said)} Choose by what matters more to you."
 
 
+def wall_time_lost(wall: Verdict, score: Verdict) -> str:
+    """Return what is paid in wall time by who is better all the same, by the score with that."""
+    return (
+        f"{wall.first} takes {percent(wall.estimate - 1)} more wall time than {wall.second}, but "
+        f"with that in place of processor time it still costs {percent(1 - score.estimate)} less."
+    )
+
+
 def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_first: bool) -> str:
     """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)

@@ -190,6 +190,8 @@ def fit(
     facts = kept.facts or (
         look.by_trace(trace, setup.cores)[0] if trace else look.by_file(workload, setup.cores)
     )
+    if setup.is_replay:
+        look.check_goal(facts, wanted)
     found = candidates.candidates(
         installed, setup.baseline.name, facts, wanted, is_replay=setup.is_replay
     )

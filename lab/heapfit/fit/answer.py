@@ -144,6 +144,10 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         for each in standings
         if _meets(setup.goal.limit, each.limited) and (each.gains or is_over)
     ]
+    # These are in the order of processor time where that decides: who is slower for all that by the
+    # clock comes after who is not.
+    slow = _slower(summary, standings)
+    able.sort(key=lambda each: slow.get(each.name, 0.0))
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     # 1 where every gain is shown to break a bound, 3 where of one that cannot be told.
@@ -169,12 +173,6 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         idle = {each.name for each in start.not_chosen if each.adds_nothing}
         found = _screened(setup, where.parent, reading)
         screened = [each for each in found if each.name not in idle]
-        slow = {
-            each.name
-            for each in standings
-            for metric in summary.study.metrics
-            if metric.name == WALL and _better(metric, _found(summary, metric, each.name)) < 0
-        }
         fast = [each for each in standings if each.name not in slow]
         why = [*why, *_traded(fast, [e for e in screened if e.name not in slow], setup.goal)]
     why = [*why, weighed.both.small, *_fails_today(reading, setup.baseline.name, choice)]
@@ -404,6 +402,18 @@ def _little(metric: Metric, verdict: Verdict | None) -> str:
         return ""
     least = scale_for(metric.unit, [too_small(metric)], 1).text(too_small(metric))
     return f"{'saves' if verdict.trivial else 'may save'} under {least}"
+
+
+def _slower(summary: Summary, standings: Sequence[Standing]) -> dict[str, float]:
+    """Return the ratio of wall time of each that is shown to take more of it than the baseline."""
+    found = {}
+    for metric in summary.study.metrics:
+        if metric.name == WALL:
+            for each in standings:
+                verdict = _found(summary, metric, each.name)
+                if verdict and _better(metric, verdict) < 0:
+                    found[each.name] = verdict.estimate
+    return found
 
 
 def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:

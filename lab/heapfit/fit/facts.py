@@ -55,7 +55,7 @@ _INTERPRETERS = {"python": "Python", "php": "PHP", "ruby": "Ruby"}
 # How each is told, in the order in which it is.
 _LABELS = {
     "wall_s": "one run",
-    "processor_share": "of that on a processor",
+    "processor_share": "on a processor",
     "cores": "cores",
     "threads": "threads at once",
     "allocating_threads": "threads that allocate",

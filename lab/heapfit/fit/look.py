@@ -13,6 +13,7 @@ from heapfit.catalogue.command import filled
 from heapfit.doctor.program import C_LIBRARY, c_library, libraries_of, linked_allocator
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit.facts import Facts
+from heapfit.fit.goal import Goal
 from heapfit.host import machine
 from heapfit.host.interpreters import hiding, language_of
 from heapfit.host.program import started_by, why_not_replaced
@@ -23,6 +24,7 @@ from heapfit.profile.model import Course, Profile
 from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
+from heapfit.text import percent
 from heapfit.trial import preload
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.run import recorded_run
@@ -43,7 +45,14 @@ RECORDING = "recording.hft"
 _LATE = "the recording began in a running process"
 # A process of which less is in use on average keeps what it does not need.
 _LITTLE_IN_USE = 0.5
+# One that computes for less of its time is idle for most of it, which a replay leaves out.
+_MOSTLY_IDLE = 0.5
 _RECORDER = b"libheapfit-record"
+_NO_IDLE_TIME = "A replay has no idle time"
+_INSTEAD = (
+    "fit the program itself, or try heapfit run --set background=on -- CMD and look at it with "
+    "heapfit why"
+)
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
 
@@ -235,10 +244,19 @@ def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
         return facts, notes
     return facts, [
         *notes,
-        "The process keeps memory that it does not need. A replay has no idle time, so it cannot "
-        "tell what returns that: fit the program itself, or try heapfit run --set background=on "
-        "-- CMD and look at it with heapfit why.",
+        f"The process keeps memory that it does not need. {_NO_IDLE_TIME}, so it cannot tell what "
+        f"returns that: {_INSTEAD}.",
     ]
+
+
+def check_goal(facts: Facts, goal: Goal) -> None:
+    """Raise HeapfitError for a goal over time where most of the time is in no replay."""
+    busy = facts.processor_share
+    if goal.is_of_mean and busy is not None and busy < _MOSTLY_IDLE:
+        raise HeapfitError(
+            f"the recorded process was idle for {percent(1 - busy)} of the time. {_NO_IDLE_TIME}, "
+            f"so it cannot tell mean memory: {_INSTEAD}"
+        )
 
 
 def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witness:
@@ -303,6 +321,8 @@ def _with_recording(
         update["mean_live_share"] = _mean_live_share(recording.course, resident - alone)
     if facts.threads is None:
         update |= {"threads": float(recording.threads), "peak_rss_bytes": float(resident)}
+        if recording.processor_ns is not None:
+            update["processor_share"] = recording.processor_ns / max(recording.duration_ns, 1)
     part = [f"Only the beginning was recorded: {trouble}."] if trouble else []
     said = [f"How much of the heap is in use is not known: {unknown}."] if unknown else []
     grows = _growth(found, main)

@@ -182,9 +182,9 @@ class Attempt:
             if why is not None:
                 raise preload.without_allocator(why)
         check = self.workload.check
-        load = Path(self.workload.run.command[0]).name if self.workload.server else None
-        outcome.check_exit(self.used.exit_code, check.exit_code, load)
-        under_allocator = "server" if self.workload.server else "program"
+        program, is_load = Path(self.workload.run.command[0]).name, self.workload.server is not None
+        outcome.check_exit(self.used.exit_code, check.exit_code, program, is_load=is_load)
+        under_allocator = "server" if is_load else "program"
         self.watch.check(self.folder / f"{under_allocator}.err")
         printed = outcome.figures(self.workload, self.stdout)
         compared = [self.stdout] if check.stdout == "same" else []

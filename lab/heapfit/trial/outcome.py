@@ -62,12 +62,20 @@ def how_it_ended(exit_code: int) -> str:
     return f"killed by {name} ({signal.strsignal(number)})"
 
 
-def check_exit(exit_code: int, expected: int, load: str | None = None) -> None:
-    """Reject a program that ended otherwise than it should; `load` is what drives a server."""
+def check_exit(exit_code: int, expected: int, program: str, *, is_load: bool = False) -> None:
+    """Reject a program that ended otherwise than it should; a load drives a server."""
     if exit_code != expected:
         wanted = "" if exit_code < 0 else f", {expected} expected"
-        who = f"the load ({load}) failed: " if load else ""
-        raise Rejected(TrialStatus.FAILED, f"{who}{how_it_ended(exit_code)}{wanted}")
+        who = f"the load ({program}) failed: " if is_load else ""
+        why = _TIME_WAS_UP if (program, exit_code) == ("timeout", 124) else ""
+        raise Rejected(TrialStatus.FAILED, f"{who}{how_it_ended(exit_code)}{wanted}{why}")
+
+
+# GNU coreutils, timeout(1).
+_TIME_WAS_UP = (
+    ", since timeout ended the program; let it end by itself, and measure a service that never does "
+    "by a workload file"
+)
 
 
 def check_same_output(trial_digest: str | None, reference: Trial | None, *, own: bool) -> None:

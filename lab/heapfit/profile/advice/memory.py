@@ -52,6 +52,8 @@ _MALLOCS_AT_MOST = 3
 _SHRUNK = 0.5
 # ... and has stayed so for four times heapfit's decay_ms: no allocator gives back at once.
 _SETTLED_NS = 2 * S
+# So many calls in that time are enough for heapfit to give back what is free.
+_FEW_CALLS = 20
 # Huge pages are used from 8 MiB on (huge_pages:auto); they save time where the TLB's 4 KiB entries,
 # some 1,500 on today's processors, reach no further than a part of the heap.
 _HUGE_PAGES_PAY = 64 * MIB
@@ -96,6 +98,13 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             "if it is, `decay_ms:100` gives it back sooner, and if not, few live blocks hold "
             "many pages.",
         )
+    if recording.threads == 1 and _is_idle(recording):
+        return do(
+            "background:on",
+            f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
+            "in a thread of its own, which a program of one thread has with background:on: run it "
+            "so, `heapfit run --set background=on -- CMD`, and look at it with `heapfit why PID`.",
+        )
     return do(
         "heapfit",
         f"{fact}: heapfit gives back what has been free for `decay_ms` (500 by default) as the "
@@ -103,6 +112,13 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
         "`heapfit record --allocator heapfit -- CMD`, and compare resident memory, "
         "`heapfit diff OLD NEW`.",
     )
+
+
+def _is_idle(recording: Recording) -> bool:
+    """Whether the program ends with a stretch of too few calls for them to give memory back."""
+    course = recording.course
+    steps = max(int(_SETTLED_NS) // course.step_ns, 1)
+    return sum(course.allocations[-steps:]) + sum(course.frees[-steps:]) < _FEW_CALLS
 
 
 def _has_shrunk(recording: Recording) -> bool:
