@@ -243,7 +243,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     broken = set(out)
     idle = set()
     of_goal = join_words([title_of(each) for each in setup.goal.weights])
-    together = ", taken together" if len(setup.goal.weights) > 1 else ""
+    together = " together" if len(setup.goal.weights) > 1 else ""
     for name in by_name:
         for plain in plainer(name):
             if plain in over or plain in broken or not {name, plain} <= set(order):
@@ -251,9 +251,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
             beside = order[name] / order[plain]
             if beside > _EARNED:
                 idle.add(name)
-                alone = f"of {plain} alone{together}"
-                more = f"it needed {_needed(advice, name, plain)} {alone}"
-                less = f"it saved less than 1 % of the {of_goal} {alone}"
+                more = f"worse than {plain} alone: {_needed(advice, name, plain)}"
+                less = f"less than 1 % better than {plain} alone in {of_goal}{together}"
                 out.setdefault(name, more if beside * _EARNED > 1 else less)
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
