@@ -604,7 +604,7 @@ class StudyDefinition(Record):
     warmups: int = Field(default=1, ge=0)
     metrics: list[str] = []
     figures: list[FigureDefinition] = []
-    # What counts how much in the recommendation.
+    # Weights of the recommendation, by goal.
     weights: dict[Weighed, float] = {}
     here: Path = Path(".")  # folder of the TOML file; set by the loader
 

@@ -47,7 +47,7 @@ def test_a_build_is_said_to_be_what_it_is_to_the_first(
     assert "allocator" not in said
     assert "prints something else" not in said
     # What is to be deployed is the program, and no line of heapfit's would do that.
-    assert "To run what is recommended" not in said
+    assert "To use the recommended allocator" not in said
     [folder] = (tmp_path / "heapfit-results").iterdir()
     assert folder.name.startswith("a-")
     assert re.search(sentence, (folder / "report.md").read_text())

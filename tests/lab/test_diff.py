@@ -176,12 +176,12 @@ def test_a_recording_is_whole_that_lacks_what_the_linker_allocated_before_it(
     tmp_path: Path,
 ) -> None:
     said = _concluded(tmp_path, totals={"unmatched_frees": 2})
-    assert "not whole" not in said
+    assert "incomplete" not in said
     assert "a part of its process" not in said
 
 
 def test_a_recording_that_lost_something_or_is_of_a_part_is_told_of(tmp_path: Path) -> None:
-    assert "A recording is not whole" in _concluded(tmp_path / "lost", problems={"lost_events": 1})
+    assert "A recording is incomplete" in _concluded(tmp_path / "lost", problems={"lost_events": 1})
     assert "is of a part of its process" in _concluded(tmp_path / "part", end={"reason": "stop"})
 
 

@@ -169,8 +169,8 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) ->
     with pytest.raises(HeapfitError) as raised:
         execute(study, tmp_path / "out", progress)
     assert str(raised.value).startswith(
-        f"the program {program} has changed while it was being measured; the trial that ran then "
-        "does not count; what was measured before it (3 trials) is kept"
+        f"the program {program} has changed while it was being measured. The trial that ran then "
+        "does not count; 3 earlier trials are kept. Once"
     )
     assert progress.statuses == [TrialStatus.OK] * 3
     said = run(study, tmp_path / "out")

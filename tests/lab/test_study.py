@@ -194,7 +194,7 @@ def test_a_full_disk_keeps_what_is_measured_and_says_what_to_do(tmp_path: Path) 
         try:
             journal.append(trials[0])
             journal.append(trials[1])
-            with pytest.raises(HeapfitError, match=r"make room.*what is measured is kept"):
+            with pytest.raises(HeapfitError, match=r"make room.*completed trials are kept"):
                 journal.append(trials[2])
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)

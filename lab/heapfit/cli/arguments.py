@@ -78,8 +78,8 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="time=1,memory=2",
-        help="What counts how much in the recommendation: time, memory, fragmentation, "
-        "mean-memory. What is not named does not count. Default: the first three 1 each.",
+        help="Weights of the recommendation: time, memory, fragmentation, mean-memory. "
+        "Weights that are not named are 0. Default: the first three are 1.",
     ),
 ]
 OutputCheck = Annotated[

@@ -268,7 +268,7 @@ class _Fit:
             if not (self.folder / "look").exists():
                 raise
             warn(
-                f"interrupted: what was measured is kept in {self.folder}; the same command "
+                f"interrupted: completed trials are kept in {self.folder}; the same command "
                 "continues from there"
             )
             raise typer.Exit(INTERRUPTED) from None

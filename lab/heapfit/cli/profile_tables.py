@@ -27,8 +27,8 @@ def show_profile(profile: LiveProfile) -> None:
     sites = profile.largest()
     if not sites:
         results.print(
-            f"No sampled object is live. Of what is allocated while sampling is on, one object for "
-            f"each {text.size(profile.mean)} is sampled on average; look again later."
+            "No sampled object is live. On average, heapfit samples one object in every "
+            f"{text.size(profile.mean)} allocated; look again later."
         )
         _say_what_is_missing(profile)
         return

@@ -57,7 +57,7 @@ def record(
         str | None,
         typer.Argument(
             metavar="WORKLOAD | -- CMD",
-            help="A command, or a workload or its TOML file, of which one run is recorded.",
+            help="The program to record: a command, a workload or its TOML file. It runs once.",
         ),
     ] = None,
     output: Annotated[

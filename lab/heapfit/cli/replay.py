@@ -111,7 +111,8 @@ def replay(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="A study of the real program: say whether the two rank the allocators alike.",
+            help="A study of the real program: say whether both rank the allocators in the "
+            "same order.",
         ),
     ] = None,
     seed: Seed = DEFAULT_SEED,

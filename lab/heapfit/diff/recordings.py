@@ -181,8 +181,8 @@ def _changed(names: Sequence[str], tallies: Sequence[Tally]) -> Iterator[str]:
     for name, tally in zip(names, tallies, strict=True):
         if files := tally.recordings[0].changed:
             yield (
-                f"{visible(file_names(files))} changed after {visible(name)} was recorded: what "
-                "was called there has addresses instead of names, and matches nothing. Before you "
+                f"{visible(file_names(files))} changed after {visible(name)} was recorded: its "
+                "functions have addresses instead of names and match nothing. Before you "
                 f"rebuild a program, keep the names: heapfit profile {visible(shlex.quote(name))} "
                 f"--keep FOLDER; then: heapfit diff {visible(' '.join(kept))}"
             )
@@ -272,8 +272,8 @@ def _conclusions(old: Profile, new: Profile, changed: list[str]) -> Iterator[str
         )
     if not all(each.whole for each in recordings):
         yield (
-            "A recording is not whole (see heapfit trace info): what is missing from it looks "
-            "like a decrease."
+            "A recording is incomplete (see heapfit trace info): a missing part looks like a "
+            "decrease."
         )
     if any(each.began_late or each.ended_early for each in recordings):
         yield (

@@ -99,7 +99,7 @@ def conditions(texts: Sequence[str]) -> list[Condition]:
     """Return the bounds of `--keep`; UsageError for what is none."""
     found = [parse(text, "--keep", "<= >=", "wall_s<=1.01") for text in texts]
     if named := next((each for each in found if each.treatment), None):
-        raise UsageError(f"--keep bounds every candidate alike; leave out {named.treatment}:")
+        raise UsageError(f"--keep applies to every candidate; leave out {named.treatment}:")
     return found
 
 

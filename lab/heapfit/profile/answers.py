@@ -50,7 +50,7 @@ from heapfit.text import capitalised, counted, join_words
 
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 _NOTHING_GROWS = (
-    "Nothing is shown to grow in this recording. What was live when it ended is told below."
+    "Nothing is shown to grow in this recording. The blocks still live at its end are below."
 )
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4

@@ -33,8 +33,8 @@ MERE_RANGES = (
     "their range, which holds the true median with less than 95 % confidence."
 )
 DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
-NOTHING = "No trial that counts has succeeded, so there is nothing to compare."
-_ALONE = "Only {} takes part: what is compared are its settings."
+NOTHING = "No measured run has succeeded, so there is nothing to compare."
+_ALONE = "Only {} takes part, so its settings are compared."
 
 # Of a difference that is too small to matter, one digit is enough.
 _DIGITS_OF_LITTLE = 1

@@ -26,7 +26,8 @@ class Report(Summary):
     conclusions: list[str]
     advice: Advice | None = None
     deployment: list[str] = Field(
-        default=[], description="Command lines for a shell that run what is recommended."
+        default=[],
+        description="Shell commands that run the program under the recommended allocator.",
     )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
     # Format 3 can still be read.

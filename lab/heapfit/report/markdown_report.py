@@ -39,7 +39,7 @@ def text(reading: Reading) -> str:
     if troubles:
         parts += ["## Problems", bullets(troubles)]
     if lines := recommendation.deployment(study, advice):
-        parts += ["## How to run what is recommended", *map(code, lines)]
+        parts += ["## How to use the recommended allocator", *map(code, lines)]
     parts += ["## How to repeat this", code(study.reproduce)]
     parts += ["The command under study:", code(shlex.join(study.command))]
     parts += _measured(study.allocators, study.machine)

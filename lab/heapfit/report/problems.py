@@ -343,8 +343,8 @@ def _by_machine(metric: Metric, found: MachineDifference, more: int) -> str:
     rest = f", and {counted(more, 'other pair')} likewise" if more else ""
     return (
         f"{visible(metric.label)} depends on the machine: {visible(found.first)} against "
-        f"{visible(found.second)} is {where}{rest}. What is said of all machines together need "
-        "not hold on each."
+        f"{visible(found.second)} is {where}{rest}. A result for all machines together may not "
+        "hold on each."
     )
 
 

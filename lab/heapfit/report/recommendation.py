@@ -22,7 +22,7 @@ from heapfit.trial.preload import environment_changes
 
 _UNBEATEN = "unbeaten"
 UNBEATEN = "unbeaten: no other is shown to be better in one respect without being worse in another"
-DEPLOYMENT = "To run what is recommended:"
+DEPLOYMENT = "To use the recommended allocator:"
 
 # In place of a command that only means something within a trial.
 _SOME_COMMAND = "CMD"

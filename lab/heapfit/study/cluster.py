@@ -140,7 +140,7 @@ class Link:
         except (OSError, AttributeError) as error:  # The client forgets a scheduler that is gone.
             raise StudyStopped(
                 "the scheduler does not answer any more; start it and repeat the same command: "
-                "what is measured is kept"
+                "completed trials are kept"
             ) from error
         machines = [
             Machine(_name(address, worker), address)
@@ -354,8 +354,8 @@ class _Execution:
                 return False
             elif time.monotonic() > last_seen_s + PATIENCE_S:
                 raise StudyStopped(
-                    "no machine is left; start workers and repeat the same command: what is "
-                    "measured is kept"
+                    "no machine is left; start workers and repeat the same command: completed "
+                    "trials are kept"
                 )
             await self._wait()
         return True

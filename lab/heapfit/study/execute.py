@@ -178,10 +178,10 @@ class _Execution:
     def _stopped_by(self, changed: list[str]) -> str:
         count = len(self._journal.trials)
         return (
-            f"{join_words(changed)} while it was being measured; the trial that ran then does "
-            f"not count; what was measured before it ({counted(count, 'trial')}) is kept; once "
-            "the build is done, repeat the same command: it starts anew with what is there "
-            "then, or continues with --mix"
+            f"{join_words(changed)} while it was being measured. The trial that ran then does "
+            f"not count; {counted(count, 'earlier trial')} {'is' if count == 1 else 'are'} kept. "
+            "Once the build is done, repeat the same command: it starts anew with the new files, "
+            "or continues with --mix"
         )
 
 

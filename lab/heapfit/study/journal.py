@@ -327,7 +327,7 @@ class Journal:
             else:
                 kept = self._move_aside(last.began if last else earlier.created)
                 self.notices.append(
-                    "So it starts anew. What was measured before is kept: heapfit report "
+                    "So it starts anew. The earlier trials are kept: heapfit report "
                     f"{kept}. With --mix the study would have continued."
                 )
                 earlier, sessions = None, []
@@ -435,7 +435,7 @@ def cannot_write(folder: Path, error: OSError) -> HeapfitError:
         "nothing can be kept there, so choose another place with --out, or make it writable and "
         "repeat the same command"
         if is_forbidden(error)
-        else "make room or mend it and repeat the same command: what is measured is kept"
+        else "make room or mend it and repeat the same command: completed trials are kept"
     )
     return HeapfitError(f"cannot write to {folder}: {reason}; {remedy}")
 

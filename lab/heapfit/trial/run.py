@@ -229,7 +229,7 @@ def _check_space(folder: Path) -> None:
     if shutil.disk_usage(folder).free < LITTLE_SPACE_BYTES:
         raise HeapfitError(
             f"the disk of {folder.parent} is full; make room and repeat the same command: "
-            "what is measured is kept"
+            "completed trials are kept"
         )
 
 
