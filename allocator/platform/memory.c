@@ -39,13 +39,20 @@ size_t platform_page_size(void)
     return getauxval(AT_PAGESZ);
 }
 
-size_t platform_physical_memory(void)
+/* All zeros where the kernel does not tell. */
+static struct sysinfo memory_of_machine(void)
 {
     struct sysinfo info;
     int saved = errno;
-    size_t bytes = platform_call(SYS_sysinfo, &info) == 0 ? (size_t)info.totalram * info.mem_unit : 0;
+    if (platform_call(SYS_sysinfo, &info) != 0) info = (struct sysinfo){0};
     errno = saved;
-    return bytes;
+    return info;
+}
+
+size_t platform_physical_memory(void)
+{
+    struct sysinfo info = memory_of_machine();
+    return (size_t)info.totalram * info.mem_unit;
 }
 
 static size_t soft_limit(int resource)
@@ -74,15 +81,18 @@ static void exclude_from_dumps(void *start, size_t size, bool excluded)
     madvise(start, size, excluded ? MADV_DONTDUMP : MADV_DODUMP); /* advice: what fails costs a larger file */
 }
 
+/* Without a reserve, but for strict overcommit, under which the kernel ignores that: else it counts all that was ever made accessible
+ * as one mapping, and refuses a fork when that is more than memory and swap. How much may be made accessible at once
+ * is for platform_commit. */
+enum { RESERVED = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
+
 void *platform_reserve(size_t size, size_t alignment)
 {
     int saved = errno;
     /* Room to slide to an aligned start; what sticks out is unmapped again. */
     size_t padded = size + alignment;
     if (padded < size) return NULL;
-    /* Not MAP_NORESERVE: an inaccessible private mapping is not counted by the kernel's overcommit rules,
-     * and committing must be, so that a malloc beyond all memory fails as it does under glibc. */
-    char *start = mmap(NULL, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *start = mmap(NULL, padded, PROT_NONE, RESERVED, -1, 0);
     if (start == MAP_FAILED) {
         errno = saved;
         return NULL;
@@ -100,7 +110,7 @@ bool platform_reserve_at(void *start, size_t size)
 {
     int saved = errno;
     /* Linux before 4.17, and emulators, take the address for a wish. */
-    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *mapped = mmap(start, size, PROT_NONE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
     bool done = mapped == start;
     if (done) exclude_from_dumps(start, size, true);
     else if (mapped != MAP_FAILED) munmap(mapped, size);
@@ -160,8 +170,11 @@ bool platform_make_readable(void *start, size_t size)
     return protect(start, size, PROT_READ);
 }
 
+static _Atomic(size_t) commit_most = SIZE_MAX; /* relaxed: a limit that stands for itself */
+
 bool platform_commit(void *start, size_t size)
 {
+    if (size > atomic_load_explicit(&commit_most, memory_order_relaxed)) return false;
     int saved = errno;
     bool done = protect(start, size, PROT_READ | PROT_WRITE);
     if (done) exclude_from_dumps(start, size, false);
@@ -219,9 +232,7 @@ bool platform_purge(void *start, size_t size)
 bool platform_seal(void *start, size_t size)
 {
     int saved = errno;
-    /* Without a reserve: else pages that have been open would stay on the kernel's account, and never be one mapping again with
-     * those that have not. */
-    void *mapped = mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    void *mapped = mmap(start, size, PROT_NONE, RESERVED | MAP_FIXED, -1, 0);
     errno = saved;
     return mapped == start;
 }
@@ -253,7 +264,12 @@ void platform_overcommit_learn(void)
 {
     char policy = '0';
     read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
-    atomic_store_explicit(&overcommit_is_strict, policy == '2', memory_order_relaxed);
+    bool is_strict = policy == '2' || soft_limit(RLIMIT_DATA) != SIZE_MAX;
+    atomic_store_explicit(&overcommit_is_strict, is_strict, memory_order_relaxed);
+    struct sysinfo info = memory_of_machine();
+    size_t all = ((size_t)info.totalram + (size_t)info.totalswap) * info.mem_unit;
+    if (policy == '1' || all == 0) all = SIZE_MAX;
+    atomic_store_explicit(&commit_most, all, memory_order_relaxed);
 }
 
 bool platform_overcommit_is_strict(void)
@@ -366,7 +382,7 @@ static bool is_one_mapping(char *start, size_t size)
  * then leaves a hole. */
 static enum platform_move mend_target(void *to, size_t size)
 {
-    void *mended = mmap(to, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    void *mended = mmap(to, size, PROT_READ | PROT_WRITE, RESERVED | MAP_FIXED_NOREPLACE, -1, 0);
     if (mended == to) return MOVE_REFUSED;
     if (mended != MAP_FAILED) munmap(mended, size); /* Linux before 4.17 takes the address for a wish */
     return mended != MAP_FAILED || errno == EEXIST ? MOVE_REFUSED : MOVE_TARGET_LOST;
@@ -377,7 +393,7 @@ static enum platform_move mend_target(void *to, size_t size)
 enum platform_move platform_uncommit(void *start, size_t size)
 {
     int saved = errno;
-    void *mapped = mmap(start, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void *mapped = mmap(start, size, PROT_READ, RESERVED | MAP_FIXED, -1, 0);
     enum platform_move done = mapped != MAP_FAILED ? MOVE_DONE : mend_target(start, size);
     if (done == MOVE_DONE) exclude_from_dumps(start, size, true);
     errno = saved;

@@ -72,8 +72,9 @@ uintptr_t platform_far_place(size_t size, size_t alignment);
 /* Make a reserved range readable: it reads as zeros, and still costs nothing. False when the kernel refuses. */
 bool platform_make_readable(void *start, size_t size);
 
-/* Make a reserved range readable and writable; it reads as zeros. False when the kernel refuses (memory
- * limits, strict overcommit): the range is then as before. */
+/* Make a reserved range readable and writable; it reads as zeros. False when the kernel refuses (memory limits, strict
+ * overcommit), or when the range is larger than memory and swap, as the kernel refuses a mapping with a reserve
+ * (vm.overcommit_memory is 0): it is then as before. */
 bool platform_commit(void *start, size_t size);
 
 /* Whole pages for a while, readable and writable, all zeros; `size` is rounded up. NULL when the kernel refuses. */
@@ -108,8 +109,9 @@ bool platform_open(void *start, size_t size, bool open);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
-/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). It is asked when
- * the process starts, by platform_overcommit_learn: later a sandbox may end the process for opening the file. False before. */
+/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2, or there is an
+ * RLIMIT_DATA). It is asked when the process starts, by platform_overcommit_learn: later a sandbox may end the process for opening
+ * the file. False before. */
 void platform_overcommit_learn(void);
 bool platform_overcommit_is_strict(void);
 

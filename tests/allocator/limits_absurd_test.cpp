@@ -96,6 +96,7 @@ TEST(LimitsAbsurd, WithinTheReservationButMoreThanTheKernelGives)
     std::string rule;
     std::ifstream("/proc/sys/vm/overcommit_memory") >> rule;
     if (rule == "1") GTEST_SKIP() << "this kernel gives whatever is asked for (vm.overcommit_memory)";
+    platform_overcommit_learn();
     expect_nothing_given_up([] { expect_refused(8 * platform_physical_memory()); });
 }
 #endif

@@ -123,6 +123,46 @@ TEST(Limits, AddressSpace)
     });
 }
 
+// A vector that grows by copies and is limited in its data, as with the C library: what has been freed does not count.
+TEST(Limits, DataOfAVectorThatGrows)
+{
+    isolated::expect_passes([] {
+        constexpr size_t LIMIT = 512 * MIB;
+        set_limit(RLIMIT_DATA, current("VmData:") + LIMIT);
+        platform_overcommit_learn();
+        size_t size = MIB;
+        void *vector = heap_malloc(size);
+        while (void *larger = heap_malloc(2 * size)) {
+            heap_free(vector);
+            vector = larger;
+            size *= 2;
+        }
+        EXPECT_EQ(LIMIT / 2, size);
+        heap_free(vector);
+        space_walker::check();
+    });
+}
+
+// The kernel refuses a fork of a mapping that it counts, and that is larger than memory and swap.
+TEST(Limits, AForkWhateverHasBeenAccessible)
+{
+    isolated::expect_passes([] {
+        platform_overcommit_learn();
+        if (platform_overcommit_is_strict()) return;
+        std::vector<void *> blocks;
+        for (int i = 0; i < 8; i++) blocks.push_back(heap_malloc(platform_physical_memory() / 2));
+        for (void *block : blocks) ASSERT_NE(nullptr, block);
+        for (bool are_live : {true, false}) {
+            pid_t child = fork();
+            if (child == 0) _exit(0);
+            ASSERT_GT(child, 0) << std::strerror(errno) << (are_live ? "" : " after all was freed");
+            waitpid(child, nullptr, 0);
+            if (are_live)
+                for (void *block : blocks) heap_free(block);
+        }
+    });
+}
+
 TEST(Limits, StrictOvercommit)
 {
     using overcommit::PLENTY;

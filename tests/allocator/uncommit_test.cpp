@@ -26,7 +26,7 @@ namespace
 constexpr size_t MIB = model::MIB;
 
 struct Account {
-    size_t bytes = 0; // of the spans, that the kernel counts
+    size_t bytes = 0; // of the spans, writable: that the kernel counts under such a policy
     size_t mappings = 0; // of the spans
 };
 
@@ -45,7 +45,7 @@ Account account()
             end = second;
             within = end > space.base && start < space.base + space.size; // the first with some of the table
             account.mappings += within;
-        } else if (within && line.rfind("VmFlags:", 0) == 0 && line.find(" ac") != std::string::npos) {
+        } else if (within && line.rfind("VmFlags:", 0) == 0 && line.find(" wr") != std::string::npos) {
             account.bytes += end - start;
         }
     }

@@ -40,10 +40,11 @@ class Event:
     old: int = 0
     size: int = 0
     alignment: int = 0
+    lasted_ns: int = 0
 
     def __str__(self) -> str:
         numbers = (self.kind, self.address, self.old, self.size, self.alignment)
-        return " ".join(map(str, (self.ns, self.thread, *numbers)))
+        return " ".join(map(str, (self.ns, self.lasted_ns, self.thread, *numbers)))
 
 
 def compiled(sources: Iterable[Path], target: Path, *flags: str) -> Path:

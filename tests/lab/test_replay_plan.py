@@ -98,7 +98,7 @@ def test_a_block_moves_to_where_another_is_freed_meanwhile(
         [
             Event(1, 0, MALLOC, A, 0, 8),
             Event(2, 1, MALLOC, B, 0, 9),
-            Event(3, 0, REALLOC, B, A, 10),
+            Event(3, 0, REALLOC, B, A, 10, lasted_ns=5),
             Event(4, 1, FREE, B),
             Event(9, 0, FREE, B),
         ],
@@ -107,6 +107,24 @@ def test_a_block_moves_to_where_another_is_freed_meanwhile(
     assert plan.header["lost_frees"] == plan.header["unmatched_frees"] == 0
     died = [op.size for _, op in played(plan) if op.kind == FREE]
     assert sorted(died) == [9, 10]
+
+
+def test_two_threads_get_one_address_from_realloc_in_turn(plan_of: Planner) -> None:
+    """The block of the call that returned last counted as born first, and was freed for the other."""
+    plan = plan_of(
+        [
+            Event(1, 0, MALLOC, A, 0, 8),
+            Event(2, 1, MALLOC, C, 0, 9),
+            Event(3, 0, REALLOC, B, A, 100, lasted_ns=20),
+            Event(5, 1, REALLOC, B, C, 11, lasted_ns=2),
+            Event(9, 1, REALLOC, C, B, 12, lasted_ns=1),
+            Event(30, 0, FREE, B),
+            Event(31, 1, FREE, C),
+        ]
+    )
+    assert plan.header["lost_frees"] == plan.header["unmatched_reallocs"] == 0
+    assert [op.size for _, op in played(plan) if op.kind == FREE] == [100, 12]
+    assert plan.header["peak_bytes"] == 100 + 12
 
 
 @pytest.mark.parametrize("threads", [2, 16])

@@ -12,7 +12,7 @@ import pytest
 from conftest import Heapfit
 from heapfit.errors import HeapfitError
 from heapfit.trace.convert import Summary, convert
-from heapfit.trace.native import MALLOC, Event, Writer
+from heapfit.trace.native import FREE, MALLOC, REALLOC, Event, Writer
 from heapfit.trace.schema import FILES
 from trace_data import END, MODULES, Answers, Program, service, tables
 
@@ -52,6 +52,27 @@ def test_a_table_holds_what_happened(
     name: str, converted: tuple[Path, Summary], program: Program, answers: Answers
 ) -> None:
     assert rows(converted[0], name) == tables(program, answers)[name]
+
+
+def test_the_old_block_is_live_until_realloc_returns(tmp_path: Path) -> None:
+    """While 200 MiB were being copied neither block counted, so that the peak was too low."""
+    mib = 2**20
+    program = Program()
+    for name in ("copies", "holds"):
+        program.thread(name)
+    program.calls = [
+        (0, Event(10, MALLOC, address=1 << 30, size=200 * mib, usable=200 * mib)),
+        (0, Event(20, REALLOC, address=2 << 30, old=1 << 30, size=201 * mib, usable=201 * mib,
+                  lasted_ns=100)),
+        (1, Event(50, MALLOC, address=3 << 30, size=50 * mib, usable=50 * mib)),
+        (1, Event(90, FREE, address=3 << 30)),
+        (1, Event(99, MALLOC, address=1 << 30, size=mib, usable=mib)),
+    ]  # fmt: skip
+    convert(program.write(tmp_path / "x.hft"), tmp_path / "x.tables")
+    totals = json.loads((tmp_path / "x.tables" / "summary.json").read_text())["totals"]
+    assert totals["peak_bytes"] == 250 * mib
+    assert totals["end_bytes"] == 202 * mib
+    assert totals["replaced"] == totals["unmatched_frees"] == 0
 
 
 def test_the_summary_says_what_the_trace_is(

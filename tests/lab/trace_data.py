@@ -213,7 +213,7 @@ class Answers:
         if event.kind == REALLOC:
             self._counts["reallocs"] += 1
             self._counts["reallocs_in_place"] += event.old == event.address
-            previous = self._die(thread, event.old, event.ns, REALLOC)
+            previous = self._die(thread, event.old, event.ns + event.lasted_ns, REALLOC)
         if event.address in self.live:
             self._counts["replaced"] += 1
             self._die(thread, event.address, event.ns, event.kind)

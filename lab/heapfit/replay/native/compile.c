@@ -19,7 +19,7 @@ enum { BATCH = 16 * 1024, AHEAD = 16 /* events */, WHY = 256, FAILED = 1, REFUSE
 static const double PROGRESS_S = 0.2;
 
 struct batch {
-    uint64_t ns[BATCH], address[BATCH], old[BATCH], size[BATCH];
+    uint64_t ns[BATCH], lasted_ns[BATCH], address[BATCH], old[BATCH], size[BATCH];
     uint32_t thread[BATCH];
     uint8_t kind[BATCH], alignment[BATCH];
 };
@@ -50,6 +50,7 @@ static bool add_batch(struct plan_maker *maker, const struct batch *batch, size_
         if (i + AHEAD < count) plan_foresee(maker, batch->address[i + AHEAD]);
         struct plan_event event = {
             .ns = batch->ns[i],
+            .lasted_ns = batch->lasted_ns[i],
             .address = batch->address[i],
             .old = batch->old[i],
             .size = batch->size[i],
@@ -67,6 +68,7 @@ static bool add_all(struct plan_maker *maker, struct trace_reader *reader, struc
     struct trace_events columns = {
         .capacity = BATCH,
         .ns = batch->ns,
+        .lasted_ns = batch->lasted_ns,
         .address = batch->address,
         .old = batch->old,
         .size = batch->size,

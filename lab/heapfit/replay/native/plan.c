@@ -19,15 +19,19 @@ enum {
     FIRST_CHUNK = 64,
     LAST_CHUNK = 4096,
 
+    /* Reallocs at the same time whose results are waited for: a sound trace has one for each processor. */
+    UNBORN_MAX = 256,
+
     THREADS_MAX = 1 << 20,
 };
 
-/* A thread of the trace. The new block of a realloc lives from when the call returned, and other threads' events may come
- * before that: one may yet free the block that stands at its address. So it waits here to be born until its thread goes
- * on, or until somebody frees it. */
-struct thread {
-    uint32_t stream; /* + 1; 0: the thread is new */
-    uint64_t awaits; /* the address of its block in `unborn`, unless that has been looked for and is born; 0: none */
+/* The new block of a realloc lives from when the call returned, and other threads' events may come before that: one may yet free
+ * the block that stands at its address, or get one there and lose it again. So it waits here until then. */
+struct unborn {
+    struct block block;
+    uint64_t old_size; /* that counts as live meanwhile */
+    uint64_t returned_ns;
+    uint32_t thread; /* that called */
 };
 
 struct stream {
@@ -45,9 +49,11 @@ struct plan_maker {
     struct plan_header header;
     struct stream *streams;
     uint32_t streams_room, last; /* the stream of the event before */
-    struct thread *threads; /* by their index in the trace */
+    uint32_t *threads; /* the stream of each, + 1, by its index in the trace; 0: the thread is new */
     size_t threads_count;
-    struct blocks blocks, unborn; /* the second: of reallocs that have not returned */
+    struct blocks blocks;
+    struct unborn unborn[UNBORN_MAX]; /* in the order of their calls */
+    uint32_t unborn_count;
     struct slots slots;
     uint64_t live, looked_at; /* bytes; and how many at the last peak that has a PLAN_PACE */
     uint64_t *course;
@@ -160,28 +166,23 @@ static bool stream_begin(struct plan_maker *maker, uint32_t number, uint32_t rec
     return pace(maker, starter) && append(maker, starter, (struct plan_op){.kind = PLAN_START, .slot = number});
 }
 
-/* A thread of the trace, with a stream, which begins now if the thread is new; NULL: no memory, or too many. */
-static struct thread *thread_of(struct plan_maker *maker, uint32_t recorded)
+/* The stream of a thread of the trace, which begins now if the thread is new; NULL: no memory, or too many. */
+static struct stream *stream_of(struct plan_maker *maker, uint32_t recorded)
 {
     if (recorded >= THREADS_MAX) {
         errno = EOVERFLOW;
         return NULL;
     }
-    struct thread *threads = with_room(maker->threads, &maker->threads_count, (size_t)recorded + 1, sizeof *threads);
+    uint32_t *threads = with_room(maker->threads, &maker->threads_count, (size_t)recorded + 1, sizeof *threads);
     if (threads == NULL) return NULL;
     maker->threads = threads;
-    if (threads[recorded].stream == 0) {
+    if (threads[recorded] == 0) {
         bool shared = maker->one_thread && maker->header.streams == 1;
         if (!shared && !stream_begin(maker, maker->header.streams, recorded)) return NULL;
-        threads[recorded].stream = maker->header.streams;
+        threads[recorded] = maker->header.streams;
     }
-    maker->last = threads[recorded].stream - 1;
-    return &threads[recorded];
-}
-
-static struct stream *stream_of(const struct plan_maker *maker, const struct thread *thread)
-{
-    return &maker->streams[thread->stream - 1];
+    maker->last = threads[recorded] - 1;
+    return &maker->streams[maker->last];
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------------- */
@@ -216,7 +217,7 @@ static bool lives(struct plan_maker *maker, struct stream *stream, uint64_t size
     header->bytes += size;
     if (maker->live <= header->peak_bytes) return true;
     header->peak_bytes = maker->live;
-    header->peak_blocks = maker->blocks.count + maker->unborn.count;
+    header->peak_blocks = maker->blocks.count + maker->unborn_count;
     header->peak_order = header->events;
     if (maker->live - maker->looked_at <= maker->looked_at / PLAN_PEAK_SHARE) return true;
     maker->looked_at = maker->live;
@@ -249,22 +250,34 @@ static bool settle(struct plan_maker *maker, struct stream *stream, struct block
     return blocks_add(&maker->blocks, block);
 }
 
-/* The block at this address is born, if a realloc is about to give it. One that lived there dies in `stream`. */
-static bool bear(struct plan_maker *maker, struct stream *stream, uint64_t address)
+/* The block is born. One that lived at its address dies in `stream`. */
+static bool bear(struct plan_maker *maker, struct stream *stream, uint32_t number)
 {
-    struct block *found = blocks_find(&maker->unborn, address);
-    if (found == NULL) return true;
-    struct block block = *found;
-    blocks_take(&maker->unborn, found);
-    return settle(maker, stream, block);
+    struct unborn born = maker->unborn[number];
+    maker->unborn_count--;
+    memmove(&maker->unborn[number], &maker->unborn[number + 1], (maker->unborn_count - number) * sizeof born);
+    if (!settle(maker, stream, born.block)) return false;
+    maker->live -= born.old_size;
+    return lives(maker, stream, born.block.size);
 }
 
-/* The thread's next event comes after its realloc's return. */
-static bool bear_awaited(struct plan_maker *maker, struct thread *thread)
+/* Those whose calls have returned before an event, or whose thread goes on with it. */
+static bool bear_returned(struct plan_maker *maker, struct stream *stream, const struct plan_event *event)
 {
-    uint64_t address = thread->awaits;
-    thread->awaits = 0;
-    return bear(maker, stream_of(maker, thread), address);
+    for (uint32_t i = 0; i < maker->unborn_count;) {
+        const struct unborn *unborn = &maker->unborn[i];
+        if (unborn->returned_ns >= event->ns && unborn->thread != event->thread) i++;
+        else if (!bear(maker, stream, i)) return false;
+    }
+    return true;
+}
+
+/* One that is to be born there is. */
+static bool bear_at(struct plan_maker *maker, struct stream *stream, uint64_t address)
+{
+    for (uint32_t i = 0; i < maker->unborn_count; i++)
+        if (maker->unborn[i].block.address == address) return bear(maker, stream, i);
+    return true;
 }
 
 /* The live block at an address, in `found`, or NULL there: none that is known. */
@@ -272,7 +285,7 @@ static bool find(struct plan_maker *maker, struct stream *stream, uint64_t addre
 {
     *found = blocks_find(&maker->blocks, address);
     if (*found != NULL) return true;
-    if (!bear(maker, stream, address)) return false;
+    if (!bear_at(maker, stream, address)) return false;
     *found = blocks_find(&maker->blocks, address);
     return true;
 }
@@ -295,38 +308,37 @@ static bool add_allocation(struct plan_maker *maker, struct stream *stream, cons
     return lives(maker, stream, block.size);
 }
 
-static bool add_realloc(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)
+static bool add_realloc(struct plan_maker *maker, struct stream *stream, const struct plan_event *event)
 {
     struct block *found;
-    if (!find(maker, stream_of(maker, thread), event->old, &found)) return false;
+    if (!find(maker, stream, event->old, &found)) return false;
     if (found == NULL) {
         maker->header.unmatched_reallocs++;
-        return add_allocation(maker, stream_of(maker, thread), event, PLAN_MALLOC);
+        return add_allocation(maker, stream, event, PLAN_MALLOC);
     }
-    struct block old = *found;
-    struct block block = old;
-    block.address = event->address;
-    block.size = clipped(event->size);
+    struct unborn unborn = {
+        .block = *found, .old_size = found->size, .returned_ns = event->ns + event->lasted_ns, .thread = event->thread};
+    unborn.block.address = event->address;
+    unborn.block.size = clipped(event->size);
     blocks_take(&maker->blocks, found);
-    struct plan_op op = {.kind = PLAN_REALLOC, .size = block.size};
-    if (!act(maker, stream_of(maker, thread), block.slot, op)) return false;
+    struct plan_op op = {.kind = PLAN_REALLOC, .size = unborn.block.size};
+    if (!act(maker, stream, unborn.block.slot, op)) return false;
     maker->header.reallocs++;
-    thread->awaits = block.address;
-    if (!bear(maker, stream_of(maker, thread), block.address) || !blocks_add(&maker->unborn, block)) return false;
-    maker->live -= old.size;
-    return lives(maker, stream_of(maker, thread), block.size);
+    if (maker->unborn_count == UNBORN_MAX && !bear(maker, stream, 0)) return false;
+    maker->unborn[maker->unborn_count++] = unborn;
+    return true;
 }
 
-static bool add_free(struct plan_maker *maker, struct thread *thread, const struct plan_event *event)
+static bool add_free(struct plan_maker *maker, struct stream *stream, const struct plan_event *event)
 {
     struct block *found;
-    if (!find(maker, stream_of(maker, thread), event->address, &found)) return false;
+    if (!find(maker, stream, event->address, &found)) return false;
     if (found == NULL) {
         maker->header.unmatched_frees++;
         return true;
     }
     maker->header.frees++;
-    return dies(maker, stream_of(maker, thread), found, event->kind);
+    return dies(maker, stream, found, event->kind);
 }
 
 /* Whether an event has a place in a replay: a call that got no memory changed nothing. */
@@ -346,11 +358,11 @@ bool plan_add(struct plan_maker *maker, const struct plan_event *event)
     maker->began = true;
     if (event->ns > maker->now_ns) maker->now_ns = event->ns; /* what comes late counts as now */
     if (!counts(maker, event)) return true;
-    struct thread *thread = thread_of(maker, event->thread);
-    if (thread == NULL || !bear_awaited(maker, thread)) return false;
-    if (event->kind == TRACE_REALLOC) return add_realloc(maker, thread, event);
-    if (event->kind == TRACE_FREE || event->kind == TRACE_DELETE) return add_free(maker, thread, event);
-    return add_allocation(maker, stream_of(maker, thread), event, event->kind);
+    struct stream *stream = stream_of(maker, event->thread);
+    if (stream == NULL || !bear_returned(maker, stream, event)) return false;
+    if (event->kind == TRACE_REALLOC) return add_realloc(maker, stream, event);
+    if (event->kind == TRACE_FREE || event->kind == TRACE_DELETE) return add_free(maker, stream, event);
+    return add_allocation(maker, stream, event, event->kind);
 }
 
 void plan_foresee(const struct plan_maker *maker, uint64_t address)
@@ -377,11 +389,11 @@ static void describe(struct plan_maker *maker, uint32_t main_thread)
     struct plan_header *header = &maker->header;
     memcpy(header->magic, PLAN_MAGIC, sizeof header->magic);
     header->version = PLAN_VERSION;
-    bool main_acts = main_thread < maker->threads_count && maker->threads[main_thread].stream != 0;
-    header->main = main_acts ? maker->threads[main_thread].stream - 1 : 0;
+    bool main_acts = main_thread < maker->threads_count && maker->threads[main_thread] != 0;
+    header->main = main_acts ? maker->threads[main_thread] - 1 : 0;
     header->slots = maker->slots.count;
     header->duration_ns = maker->began ? maker->now_ns - maker->first_ns : 0;
-    header->left_blocks = maker->blocks.count + maker->unborn.count;
+    header->left_blocks = maker->blocks.count + maker->unborn_count;
     header->left_bytes = maker->live;
     header->ops += PLAN_AHEAD; /* so that looking ahead stays in the file */
     header->course = offset_of(header->ops);
@@ -421,7 +433,6 @@ static void release(struct plan_maker *maker)
     free(maker->course);
     free(maker->slots.states);
     blocks_free(&maker->blocks);
-    blocks_free(&maker->unborn);
     free(maker);
 }
 
@@ -429,6 +440,7 @@ bool plan_finish(struct plan_maker *maker, uint32_t main_thread, struct plan_hea
 {
     /* The ends of streams may take a chunk more: before it is known where the rest begins. */
     bool good = true;
+    while (good && maker->unborn_count > 0) good = bear(maker, &maker->streams[maker->last], 0);
     for (uint32_t i = 0; good && i < maker->header.streams; i++) {
         good = append(maker, &maker->streams[i], (struct plan_op){.kind = PLAN_END});
     }

@@ -131,7 +131,7 @@ static inline uint64_t plan_checksum(uint64_t sum, const void *bytes, size_t siz
 /* ---- making one (plan.c), in memory that grows with the live blocks and the threads alone --------------------------- */
 
 struct plan_event {
-    uint64_t ns, address, old, size;
+    uint64_t ns, lasted_ns, address, old, size;
     uint32_t thread;
     uint8_t kind; /* enum trace_kind, plus TRACE_FAILED */
     uint8_t alignment; /* binary logarithm */

@@ -89,23 +89,24 @@ static uint8_t born_kind(const struct item *item)
     return item->kind == ITEM_RESULT ? TRACE_REALLOC : item->kind;
 }
 
-/* The block of this slot dies: a row. */
-static void die(struct trace_reader *reader, struct slot *slot, const struct death *death,
+/* A block dies: a row. */
+static void die(struct trace_reader *reader, const struct record *record, uint64_t ns, uint8_t kind,
                 const struct trace_objects *columns, size_t row)
 {
     struct objects *objects = &reader->objects;
-    const struct record *record = &objects->live.records[slot->record];
     struct trace_site_totals *site = &objects->sites[record->site];
+    struct death death = {
+        .ns = ns, .bytes = objects->totals.bytes, .thread = reader->order.run.thread, .kind = kind};
     put_birth(columns, row, record);
-    put_death(columns, row, death);
+    put_death(columns, row, &death);
     site->live_objects--;
     site->live_bytes -= record->size;
     objects->totals.end_objects--;
     objects->totals.end_bytes -= record->size;
-    live_remove(&objects->live, slot);
 }
 
-/* The old block of a free or a realloc. How many rows. */
+/* The old block of a free or a realloc. That of a realloc lives until the call returns, but no longer at its address, which another
+ * thread may get meanwhile. How many rows. */
 static size_t end_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
                         size_t row)
 {
@@ -113,16 +114,16 @@ static size_t end_block(struct trace_reader *reader, const struct item *item, co
     uint32_t thread = reader->order.run.thread;
     struct slot *slot = live_slot(&objects->live, item->address);
     const struct record *record = &objects->live.records[slot->record];
-    if (item->kind == TRACE_REALLOC)
-        reader->tables.states[thread].reallocated = slot->record == LIVE_NONE ? 0 : record->id;
-    if (slot->record == LIVE_NONE) {
+    bool is_known = slot->record != LIVE_NONE, is_realloc = item->kind == TRACE_REALLOC;
+    if (is_realloc) reader->tables.states[thread].reallocated = is_known ? *record : (struct record){0};
+    if (!is_known) {
         objects->totals.unmatched_frees++;
         return 0;
     }
     if (!flow_add(reader, record->thread, thread, record->size)) reader_stop(reader, ENOMEM);
-    struct death death = {.ns = item->time, .bytes = objects->totals.bytes, .thread = thread, .kind = item->kind};
-    die(reader, slot, &death, columns, row);
-    return 1;
+    if (!is_realloc) die(reader, record, item->time, item->kind, columns, row);
+    live_remove(&objects->live, slot);
+    return !is_realloc;
 }
 
 static void count_birth(struct trace_totals *totals, const struct item *item)
@@ -143,13 +144,8 @@ static __attribute__((cold)) void replace(struct trace_reader *reader, const str
 {
     struct objects *objects = &reader->objects;
     objects->totals.replaced++;
-    struct death death = {
-        .ns = item->time,
-        .bytes = objects->totals.bytes,
-        .thread = reader->order.run.thread,
-        .kind = born_kind(item),
-    };
-    die(reader, slot, &death, columns, row);
+    die(reader, &objects->live.records[slot->record], item->time, born_kind(item), columns, row);
+    live_remove(&objects->live, slot);
 }
 
 static void put_record(struct trace_reader *reader, struct record *record, const struct item *item)
@@ -158,7 +154,7 @@ static void put_record(struct trace_reader *reader, struct record *record, const
     uint32_t thread = reader->order.run.thread;
     uint64_t slack = item->usable - item->size;
     record->id = totals->allocations;
-    record->previous = item->kind == ITEM_RESULT ? reader->tables.states[thread].reallocated : 0;
+    record->previous = item->kind == ITEM_RESULT ? reader->tables.states[thread].reallocated.id : 0;
     record->size = item->size;
     record->born_ns = item->time;
     record->born_bytes = totals->bytes;
@@ -169,7 +165,9 @@ static void put_record(struct trace_reader *reader, struct record *record, const
     record->alignment = item->alignment;
 }
 
-/* The new block of an allocation or a realloc. How many rows. */
+enum { ROWS_MAX = 2 };
+
+/* The new block of an allocation or a realloc. How many rows: those of the old one, and of one in whose place it is. */
 static size_t begin_block(struct trace_reader *reader, const struct item *item, const struct trace_objects *columns,
                           size_t row)
 {
@@ -178,16 +176,19 @@ static size_t begin_block(struct trace_reader *reader, const struct item *item, 
         reader_stop(reader, ENOMEM);
         return 0;
     }
+    size_t rows = 0;
+    const struct record *old = &reader->tables.states[reader->order.run.thread].reallocated;
+    if (item->kind == ITEM_RESULT && old->id != 0)
+        die(reader, old, item->time, TRACE_REALLOC, columns, row + rows++);
     struct slot *slot = live_slot(&objects->live, item->address);
-    bool replaces = slot->record != LIVE_NONE;
-    if (replaces) {
-        replace(reader, item, slot, columns, row);
+    if (slot->record != LIVE_NONE) {
+        replace(reader, item, slot, columns, row + rows++);
         slot = live_slot(&objects->live, item->address);
     }
     count_birth(&objects->totals, item);
     count_at_site(reader, item);
     put_record(reader, live_add(&objects->live, slot, item->address), item);
-    return replaces;
+    return rows;
 }
 
 /* ---- items ------------------------------------------------------------------------------------------------------- */
@@ -269,9 +270,9 @@ TRACE_API size_t trace_next_objects(struct trace_reader *reader, const struct tr
 {
     size_t row = 0;
     struct run *run = &reader->order.run;
-    while (row < columns->capacity) {
+    while (row + ROWS_MAX <= columns->capacity) {
         if (!run_begin(reader)) return put_survivors(reader, columns, row);
-        for (; row < columns->capacity && run->at < run->count; run->at++) {
+        for (; row + ROWS_MAX <= columns->capacity && run->at < run->count; run->at++) {
             fetch(&reader->objects.live, run);
             row += take(reader, &run->items[run->at], columns, row);
         }

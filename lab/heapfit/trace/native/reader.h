@@ -78,11 +78,20 @@ enum {
     MODULES_MAX = 16 << 20, /* bytes */
 };
 
+/* A block of the program, while it lives (live.c). A cache line. */
+struct record {
+    uint64_t address, id, previous, size, born_ns, born_bytes;
+    uint32_t slack; /* usable size less size; its largest value when more */
+    uint32_t thread, site; /* of a record that is not used: `thread` is the next such one */
+    uint8_t kind, alignment;
+};
+_Static_assert(sizeof(struct record) == 64, "a look at a block is one cache miss");
+
 /* What other parts know of a thread beside struct trace_thread. */
 struct thread {
     struct stream *stream; /* order.c; NULL: it has none now */
     uint64_t now; /* decode.c: the tick of its last event */
-    uint64_t reallocated; /* objects.c: the object that its realloc has ended, until its result; 0: none */
+    struct record reallocated; /* objects.c: the block that its realloc replaces, until its result; id 0: none is known */
     uint64_t contexts; /* objects.c: a bit for each in which it has allocated ... */
     uint32_t sites[TRACE_CONTEXTS]; /* ... and the site of the last allocation there */
 };
@@ -273,15 +282,6 @@ bool order_next(struct trace_reader *reader);
 void order_close(struct order *order);
 
 /* ---- blocks of the program that live (live.c) -------------------------------------------------------------------- */
-
-/* A cache line. */
-struct record {
-    uint64_t address, id, previous, size, born_ns, born_bytes;
-    uint32_t slack; /* usable size less size; its largest value when more */
-    uint32_t thread, site; /* of a record that is not used: `thread` is the next such one */
-    uint8_t kind, alignment;
-};
-_Static_assert(sizeof(struct record) == 64, "a look at a block is one cache miss");
 
 /* Open addressing with linear probing. A slot tells its place by itself, so only records that match are looked at. */
 struct live {

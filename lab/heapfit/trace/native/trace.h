@@ -92,11 +92,11 @@ TRACE_API size_t trace_next_events(struct trace_reader *reader, const struct tra
 
 /* ---- objects (objects.c) ----------------------------------------------------------------------------------------- */
 
-/* An object is a block from birth to death. A realloc that succeeds is the death of one and the birth of another, in
- * place too, whose `previous` is its number. Given out at its death; at the trace's end those that live, in order of
- * birth, with died_ns = UINT64_MAX. */
+/* An object is a block from birth to death. A realloc that succeeds is, at its return, the death of one and the birth of
+ * another, in place too, whose `previous` is its number. Given out at its death; at the trace's end those that live, in
+ * order of birth, with died_ns = UINT64_MAX. */
 struct trace_objects {
-    size_t capacity;
+    size_t capacity; /* at least 2: so many may die at once */
     uint64_t *id; /* number by order of birth, from 1 */
     uint64_t *previous; /* 0: none */
     uint64_t *address, *size, *usable;
