@@ -127,8 +127,7 @@ static void sum_up(struct statistics *statistics)
         total->live_bytes += class->live_objects * class->block_size;
         total->free_bytes += class->free_objects * class->block_size;
     }
-    total->footprint = total->live_bytes + total->free_bytes + total->dirty_bytes + total->own_bytes +
-                       total->context_bytes + total->cached_bytes + total->zeroed_bytes;
+    total->footprint += total->own_bytes;
 }
 
 static void add_space_figures(hf_stats *total)
@@ -136,6 +135,8 @@ static void add_space_figures(hf_stats *total)
     struct space_figures spaces;
     space_figures(&spaces);
     size_t spans_ever = (spaces.handed_out + spaces.dirty + spaces.clean + spaces.zeroed) / SPAN_SIZE;
+    /* Whole spans: what has not been carved of one that is used again may be resident, too. */
+    total->footprint = spaces.handed_out - spaces.metadata + spaces.dirty + spaces.zeroed;
     total->dirty_bytes = spaces.dirty;
     total->own_bytes = spaces.metadata + spans_ever * sizeof(struct span);
     total->committed = spaces.committed;
@@ -171,6 +172,7 @@ static void add_guard_figures(hf_stats *total)
     guard_figures(&figures);
     total->live_objects += figures.live;
     total->live_bytes += figures.live_bytes;
+    total->footprint += figures.live_bytes;
     total->own_bytes += figures.own_bytes;
     total->guard_slots = figures.slots;
     total->guard_objects = figures.live;

@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     reader->objects.live.max = LIVE_LIMIT;
     reader->order.held_max = HELD_LIMIT;
     size_t capacity = (how & ONE_BY_ONE) != 0 ? 1 : ROWS;
-    if ((how & AS_OBJECTS) != 0) read_objects(reader, capacity);
+    if ((how & AS_OBJECTS) != 0) read_objects(reader, capacity < 2 ? 2 : capacity); /* see trace_objects */
     else read_events(reader, capacity);
     read_tables(reader);
     trace_close(reader);
