@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import shutil
@@ -17,9 +18,10 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit import paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
-from heapfit.cli.output import warn
+from heapfit.cli.output import print_json, warn
 from heapfit.cli.quick import done_quickly
 from heapfit.errors import CannotRun
+from heapfit.text import SPELLED_OUT
 from trace_data import service
 from typer.core import TyperGroup
 
@@ -307,6 +309,22 @@ def test_a_library_is_found_by_its_name_exactly(
     sys.stdout.flush()
     assert reported(lambda: application(["lib"])) == 0
     assert capfdbinary.readouterr().out == 2 * (os.fsencode(library) + b"\n")
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_valid_whatever_the_encoding_of_standard_output(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """What the encoding lacks was spelled out as in a message, `\\xe9`, which no JSON may hold."""
+    names = ["café", "a \U0001f600", f"{NOT_TEXT}.hft"]
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding=encoding, errors=SPELLED_OUT)
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_json(names)
+    stream.flush()
+    assert json.loads(written.getvalue()) == names
+    assert ("café".encode() in written.getvalue()) == (encoding == "utf-8")
 
 
 @pytest.mark.gate
