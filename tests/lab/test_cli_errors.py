@@ -269,6 +269,7 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
     trace = service(20).write(tmp_path / f"{NOT_TEXT}.hft")
     folder = tmp_path / NOT_TEXT
     folder.mkdir()
+    shutil.copy(paths.library(), library := folder / "lib.so")
     both = ["--allocators", "glibc,heapfit", "--replicates", "1"]
     for where, words in (
         (tmp_path, ["replay", trace, *both]),
@@ -278,6 +279,9 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
         (tmp_path, ["compare", *both, f"{NOT_TEXT}.toml"]),
         (tmp_path, ["profile", trace, "--keep", NOT_TEXT]),
         (tmp_path, ["trace", "convert", trace]),
+        (tmp_path, ["run", "--allocator", f"mine={library}", "--", "true"]),
+        (tmp_path, ["compare", "--allocators", f"glibc,mine={library}", "--", "true"]),
+        (folder, ["run", "--allocator", "mine=./lib.so", "--", "true"]),
         (folder, ["compare", *both, "--", "true"]),
         (folder, ["fit", "--", "true"]),
     ):
@@ -286,7 +290,7 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
         assert r"caf\xe9" in done.stderr
         assert "is not UTF-8; give that file or folder another name" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {trace.name, folder.name}
-    assert list(folder.iterdir()) == []
+    assert list(folder.iterdir()) == [library]
 
 
 @pytest.mark.gate

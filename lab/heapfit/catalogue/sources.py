@@ -24,7 +24,7 @@ from heapfit import __version__, paths
 from heapfit.catalogue import cargo, debian
 from heapfit.catalogue.command import filled, last_line, run_quietly
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import replacing_folder
+from heapfit.files import check_name, replacing_folder
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
 
 # The folder of the catalogue's own TOML files. Recipes name source files beside them as `{here}/…`.
@@ -216,6 +216,7 @@ SOURCES: dict[str, Source] = {
 def describe(allocator: Allocator, version: str, library: Path) -> InstalledAllocator:
     """Return the record of `allocator`, whose shared library is `library`."""
     path = library.absolute()
+    check_name(path)
     paths.check_preloadable(path)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
