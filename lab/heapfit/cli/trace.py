@@ -205,7 +205,8 @@ def merge(
     """Merge traces into one, in the order of their time.
 
     Parts of one process are joined again. Processes stay apart: their threads are numbered
-    consecutively, and the addresses of each process are moved by a multiple of 2^57.
+    consecutively, and the addresses of each process are moved by a multiple of 2^57. Merge before
+    you anonymise: an anonymous trace does not tell when it began.
     """
     from heapfit.trace.merge import merge as merge_traces
 
