@@ -21,6 +21,7 @@ from heapfit.cli.failures import reported
 from heapfit.cli.output import print_json, warn
 from heapfit.cli.quick import done_quickly
 from heapfit.errors import CannotRun
+from heapfit.profile.advice import replayed
 from heapfit.text import SPELLED_OUT
 from trace_data import service
 from typer.core import TyperGroup
@@ -291,6 +292,27 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
         assert "is not UTF-8; give that file or folder another name" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {trace.name, folder.name}
     assert list(folder.iterdir()) == [library]
+
+
+@pytest.mark.gate
+def test_a_command_that_is_printed_quotes_the_names_in_it(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """It could not be pasted."""
+    service(20).write(tmp_path / "a b.hft")
+    (tmp_path / "a b").touch()
+    for words, command in (
+        (["check", "--against", "c d.json", "--", "true"], "check --save 'c d.json' -- CMD"),
+        (["trace", "info", "c d.hft"], "heapfit record -o 'c d.hft' -- CMD"),
+        (["run", "--allocator", "./a b.so", "--", "true"], "write 'mine=./a b.so'"),
+        (["run", "--", "./a b"], "chmod +x './a b'"),
+        (["compare", "./a b"], "heapfit compare -- './a b'"),
+        (["workloads", "new", "-o", "a b.toml", "--", "true"], "heapfit compare 'a b.toml'"),
+        (["profile", "a b.hft"], "heapfit profile 'a b.hft' --sql"),
+    ):
+        done = run_heapfit(*words, folder=tmp_path)
+        assert command in done.stdout + done.stderr, words
+    assert replayed([], "a b.hft") == "`heapfit replay 'a b.hft'`"
 
 
 @pytest.mark.gate

@@ -16,6 +16,7 @@ from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.profile.flames.formats import Format, Unit, What
+from heapfit.text import shell_word
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
@@ -128,7 +129,7 @@ def export(
         sys.stdout.buffer.write(made)
     else:
         write_bytes(out, made, "name another file with -o, or make room")
-        say(f"wrote {out}; {_OPENED_BY[to].format(out)}")
+        say(f"wrote {out}; {_OPENED_BY[to].format(shell_word(out))}")
 
 
 @app.command(epilog="Example:  heapfit trace cut server.hft --from 10s --to 12.5s")
@@ -253,7 +254,8 @@ def _there(trace: Path) -> Path:
     if trace.is_dir():
         raise UsageError(f"{trace} is a folder; name a trace, as heapfit record writes it")
     if not trace.exists():
-        raise UsageError(f"there is no {trace}; make one with: heapfit record -o {trace} -- CMD")
+        made = f"heapfit record -o {shell_word(trace)} -- CMD"
+        raise UsageError(f"there is no {trace}; make one with: {made}")
     return trace
 
 

@@ -15,6 +15,7 @@ from heapfit.fit.state import State
 from heapfit.report import Reading
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
+from heapfit.text import shell_word
 
 FILE = "fit.html"
 _REMEDY = "the trials are safe, so make room and repeat the command"
@@ -41,6 +42,7 @@ def write(state: State, reading: Reading | None, files: Sequence[Path], folder: 
         trade_off=trade_off,
         candidates=state.candidates,
         deploy=[(each.name, each.read_text(encoding="utf-8")) for each in files],
+        shell_word=shell_word,
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",
     )

@@ -46,7 +46,7 @@ from heapfit.profile.words import (
     size_text,
     span,
 )
-from heapfit.text import capitalised, counted, join_words
+from heapfit.text import capitalised, counted, join_words, shell_word
 
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 _NOTHING_GROWS = (
@@ -365,7 +365,7 @@ def _without_lines(profile: Profile) -> list[str]:
 
 
 def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
-    name = shlex.quote(trace)
+    name = shell_word(trace)
     replay = ("Play it back under other allocators", f"heapfit replay {name}")
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
@@ -373,7 +373,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         (
-            ("Try allocators on the service's calls", fit_line(profile, name))
+            ("Try allocators on the service's calls", fit_line(profile, trace))
             if began_late(profile)
             else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
         ),
