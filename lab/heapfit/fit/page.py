@@ -15,6 +15,7 @@ from heapfit.fit.state import State
 from heapfit.report import Reading
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
+from heapfit.report.recommendation import titles
 from heapfit.text import shell_word
 
 FILE = "fit.html"
@@ -29,7 +30,8 @@ def write(state: State, reading: Reading | None, files: Sequence[Path], folder: 
     trade_off = None
     if reading is not None:
         names = [each.name for each in reading.study.allocators]
-        trade_off = pareto(recommend(reading.readings, parse(BALANCE).weights), names)
+        advice = recommend(reading.readings, parse(BALANCE).weights)
+        trade_off = pareto(advice, names, titles(advice, reading.study))
     text = render(
         "fit.html.j2",
         FigureStore(),

@@ -269,7 +269,7 @@ def _print_recommendation(results: Results, advice: Advice, console: Console) ->
 
 def _print_ranking(results: Results, advice: Advice, console: Console) -> None:
     console.print()
-    ranking = recommendation.ranking(advice, results.study.noun)
+    ranking = recommendation.ranking(advice, results.study)
     *figures, notes = ranking.columns
     table = new_table()
     table.add_column(ranking.corner)
