@@ -88,7 +88,7 @@ def test_nothing_that_is_printed_is_read_as_markup(
     for console in (output.results, output.messages):
         assert isinstance(console, Console)
         printed = io.StringIO()
-        monkeypatch.setattr(console, "file", printed)
+        monkeypatch.setattr(console, "_file", printed)  # `file` is never None again once it is set
         rows = output.table(HOSTILE)
         rows.add_row(HOSTILE)
         console.print(rows)
