@@ -12,7 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.text import SPELLED_OUT, is_text, readable
+from heapfit.text import SPELLED_OUT, is_text, readable, shell_word
 
 
 def check_name(path: Path) -> None:
@@ -95,7 +95,7 @@ def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
             "heapfit report there"
             if is_forbidden(error)
             else "the trials are safe, so make room or mend the folder "
-            f"and run: heapfit report {path.parent}"
+            f"and run: heapfit report {shell_word(path.parent)}"
         )
         raise HeapfitError(f"cannot write {path}: {reason}; {remedy}") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import math
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,16 @@ def visible(text: str) -> str:
         else character
         for character in readable(text)
     )
+
+
+def shell_word(name: object) -> str:
+    """Return a name from outside, such as a file's, as a shell takes it in a printed command.
+
+    >>> shell_word("a b.hft"), shell_word("-a.hft"), shell_word("a.hft")
+    ("'a b.hft'", './-a.hft', 'a.hft')
+    """
+    word = f"{name}"
+    return visible(shlex.quote(f"./{word}" if word.startswith("-") else word))
 
 
 def is_text(name: str) -> bool:

@@ -14,7 +14,7 @@ from heapfit.findings import Advice
 from heapfit.records import Factor, Metric, Study, Trial, TrialStatus, Weighed
 from heapfit.report import Reading, html_report
 from heapfit.report.pareto import pareto
-from heapfit.report.recommendation import deployment, headline, reasons_of
+from heapfit.report.recommendation import deployment, headline, ranking, reasons_of
 from heapfit.statistics import read
 from report_data import make_study, make_trials
 
@@ -57,6 +57,29 @@ def test_the_weights_decide_who_leads(weights: dict[str, float], best: str) -> N
     assert advice.weights == weights
 
 
+FAULTS = Metric(
+    name="minor_faults", label="Minor faults", unit="count", better="lower", source="rusage"
+)
+HITS = Metric(name="hits", label="Cache hits", unit="%", better="higher", source="the program")
+
+
+def test_what_decides_in_place_of_time_is_called_by_its_name() -> None:
+    """Of page faults it was said that heapfit needs less time."""
+    made = measured({"glibc": (3000.0, 1.0), "few": (1000.0, 1.0)}, (FAULTS, MEMORY))
+    assert advised(made, {"time": 1}).reasons == "few needs fewer minor faults than glibc."
+    made = measured({"glibc": (20.0, 1.0), "more": (80.0, 1.3)}, (HITS, MEMORY))
+    alone = advised(made, {"time": 1})
+    assert " % more cost in cache hits than more." in alone.reasons
+    assert ranking(alone, made[0]).columns == ["score", "cache hits", ""]
+    assert "time" not in advised(made, {}).reasons
+    assert "Cache hits against memory" in html_report.page(Reading(*made))
+
+
+def test_figures_of_time_do_not_dispute_what_decides_in_its_place() -> None:
+    made = measured({"glibc": (1000.0, 1.0), "quick": (1000.0, 0.5)}, (FAULTS, WALL))
+    assert "wall time" not in advised(made, {"time": 1}).reasons
+
+
 def test_every_goal_can_be_given_a_weight() -> None:
     """A study's file refused `mean-memory`, which the documentation named."""
     assert get_args(Weighed) == GOALS
@@ -82,7 +105,7 @@ def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean()
 
 def test_the_trade_off_has_a_mark_for_each_and_joins_those_on_the_front() -> None:
     advice = advised(measured(TRUTH), {"time": 1, "memory": 1})
-    figure = pareto(advice, list(TRUTH))
+    figure = pareto(advice, list(TRUTH), {"time": "time", "memory": "memory"})
     assert figure is not None
     front, *marks = figure["data"]
     is_open = {each["name"]: each["marker"]["symbol"].endswith("-open") for each in marks}
@@ -92,7 +115,7 @@ def test_the_trade_off_has_a_mark_for_each_and_joins_those_on_the_front() -> Non
     expected = [(costs[name]["time"], costs[name]["memory"]) for name in ("quick", "lean")]
     assert corners == [pytest.approx(each, abs=0.01) for each in expected]
     in_time_alone = advised(measured({"a": [1.0], "b": [1.1]}, [WALL]), {"time": 1})
-    assert pareto(in_time_alone, ["a", "b"]) is None
+    assert pareto(in_time_alone, ["a", "b"], {"time": "time"}) is None
 
 
 def test_what_you_have_is_kept_where_nobody_is_shown_to_be_better() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import json
 import os
 import shutil
@@ -17,9 +18,11 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit import paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
-from heapfit.cli.output import warn
+from heapfit.cli.output import print_json, warn
 from heapfit.cli.quick import done_quickly
 from heapfit.errors import CannotRun
+from heapfit.profile.advice import replayed
+from heapfit.text import SPELLED_OUT
 from trace_data import service
 from typer.core import TyperGroup
 
@@ -267,6 +270,7 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
     trace = service(20).write(tmp_path / f"{NOT_TEXT}.hft")
     folder = tmp_path / NOT_TEXT
     folder.mkdir()
+    shutil.copy(paths.library(), library := folder / "lib.so")
     both = ["--allocators", "glibc,heapfit", "--replicates", "1"]
     for where, words in (
         (tmp_path, ["replay", trace, *both]),
@@ -276,6 +280,9 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
         (tmp_path, ["compare", *both, f"{NOT_TEXT}.toml"]),
         (tmp_path, ["profile", trace, "--keep", NOT_TEXT]),
         (tmp_path, ["trace", "convert", trace]),
+        (tmp_path, ["run", "--allocator", f"mine={library}", "--", "true"]),
+        (tmp_path, ["compare", "--allocators", f"glibc,mine={library}", "--", "true"]),
+        (folder, ["run", "--allocator", "mine=./lib.so", "--", "true"]),
         (folder, ["compare", *both, "--", "true"]),
         (folder, ["fit", "--", "true"]),
     ):
@@ -284,7 +291,28 @@ def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
         assert r"caf\xe9" in done.stderr
         assert "is not UTF-8; give that file or folder another name" in done.stderr
     assert {each.name for each in tmp_path.iterdir()} == {trace.name, folder.name}
-    assert list(folder.iterdir()) == []
+    assert list(folder.iterdir()) == [library]
+
+
+@pytest.mark.gate
+def test_a_command_that_is_printed_quotes_the_names_in_it(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """It could not be pasted."""
+    service(20).write(tmp_path / "a b.hft")
+    (tmp_path / "a b").touch()
+    for words, command in (
+        (["check", "--against", "c d.json", "--", "true"], "check --save 'c d.json' -- CMD"),
+        (["trace", "info", "c d.hft"], "heapfit record -o 'c d.hft' -- CMD"),
+        (["run", "--allocator", "./a b.so", "--", "true"], "write 'mine=./a b.so'"),
+        (["run", "--", "./a b"], "chmod +x './a b'"),
+        (["compare", "./a b"], "heapfit compare -- './a b'"),
+        (["workloads", "new", "-o", "a b.toml", "--", "true"], "heapfit compare 'a b.toml'"),
+        (["profile", "a b.hft"], "heapfit profile 'a b.hft' --all"),
+    ):
+        done = run_heapfit(*words, folder=tmp_path)
+        assert command in done.stdout + done.stderr, words
+    assert replayed([], "a b.hft") == "`heapfit replay 'a b.hft'`"
 
 
 @pytest.mark.gate
@@ -307,6 +335,22 @@ def test_a_library_is_found_by_its_name_exactly(
     sys.stdout.flush()
     assert reported(lambda: application(["lib"])) == 0
     assert capfdbinary.readouterr().out == 2 * (os.fsencode(library) + b"\n")
+
+
+@pytest.mark.gate
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_json_is_valid_whatever_the_encoding_of_standard_output(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    """What the encoding lacks was spelled out as in a message, `\\xe9`, which no JSON may hold."""
+    names = ["café", "a \U0001f600", f"{NOT_TEXT}.hft"]
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding=encoding, errors=SPELLED_OUT)
+    monkeypatch.setattr(sys, "stdout", stream)
+    print_json(names)
+    stream.flush()
+    assert json.loads(written.getvalue()) == names
+    assert ("café".encode() in written.getvalue()) == (encoding == "utf-8")
 
 
 @pytest.mark.gate

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from heapfit.errors import HeapfitError
 from heapfit.profile import tables
+from heapfit.profile.answers import content
 from heapfit.profile.model import Profile
 from heapfit.profile.page import page, save_page
 from heapfit.profile.terminal import show
@@ -106,10 +107,12 @@ def in_browser(path: Path) -> tuple[str, list[str]]:
         # Chromium's own threads, which unpack data, may outlast virtual time.
 
 
-def shown(profile: Profile, width: int = 100, encoding: str = "utf-8") -> str:
+def shown(
+    profile: Profile, width: int = 100, encoding: str = "utf-8", *, every: bool = True
+) -> str:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     console = Console(file=file, width=width, color_system=None, legacy_windows=False)
-    show(profile, console, "x.hft", every=True)
+    show(profile, console, "x.hft", every=every)
     file.flush()
     written = file.buffer
     assert isinstance(written, io.BytesIO)
@@ -132,6 +135,22 @@ def test_figures_are_whole_in_a_narrow_terminal(width: int, tmp_path: Path) -> N
     text = shown(profile, width)
     assert not [line for line in text.splitlines() if "…" in line and "… on the page" not in line]
     assert " ".join(["1", "GiB", "±", "1.83", "MiB"]) in " ".join(text.split())
+
+
+def test_what_asks_for_action_comes_first_and_all_of_it_is_said_on_demand(tmp_path: Path) -> None:
+    """It stood in the middle of 60 lines."""
+    profile = server(tmp_path)
+    brief, whole = (shown(profile, 80, every=every).splitlines() for every in (False, True))
+    assert len(brief) <= 35
+    for lines in (brief, whole):
+        asked = next(
+            n for n, line in enumerate(lines) if line.startswith(("In the", "Worth a try"))
+        )
+        assert asked < next(n for n, line in enumerate(lines) if line.startswith("Recorded"))
+    assert "See 13 sections, and more on each figure: heapfit profile x.hft --all" in brief
+    titles = [each.title for each in content(profile, "x.hft").sections]
+    assert set(titles) <= set(whole)
+    assert len(set(titles) & set(brief)) == 1
 
 
 def test_a_terminal_without_unicode_can_show_it(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_the_change_from_the_baseline_is_one_of_means_and_says_if_it_may_be_chan
     text = shown(reading_of(trials))
     [row] = [line for line in text.splitlines() if line.startswith("heapfit") and " ms " in line]
     assert row.split()[1:5] == ["900", "ms", "~+7", "%"]  # the better median, and the worse mean
+    assert " mean vs glibc" in text
     assert "~ no difference from glibc is shown" in text
 
 
@@ -87,7 +88,7 @@ def test_nothing_that_is_printed_is_read_as_markup(
     for console in (output.results, output.messages):
         assert isinstance(console, Console)
         printed = io.StringIO()
-        monkeypatch.setattr(console, "file", printed)
+        monkeypatch.setattr(console, "_file", printed)  # `file` is never None again once it is set
         rows = output.table(HOSTILE)
         rows.add_row(HOSTILE)
         console.print(rows)

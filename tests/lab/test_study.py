@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
+from heapfit.cli import output
+from heapfit.cli.progress import StudyProgress
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
@@ -251,19 +253,16 @@ def test_two_studies_at_a_time_take_different_processors(monkeypatch: pytest.Mon
 
 
 def test_of_two_studies_of_a_command_one_says_that_it_shares_processors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(cores.SHARE_VARIABLE)
     monkeypatch.setattr(cores, "_ADDRESS", f"\0heapfit-test/{os.getpid()}/")
-    monkeypatch.setattr(sys.modules["heapfit.study.execute"], "_said", set())
-    said: list[str] = []
-    recorder = Recorder()
-    monkeypatch.setattr(recorder, "noticed", said.append)
+    monkeypatch.setattr(output, "_warned", set())
     with cores.own_cores(len(cores.allowed_cpus())):
         for name in ("first", "second"):
             study = study_of(workload("true"), THREE)
-            execute(study, tmp_path / name, recorder)
-    assert len([each for each in said if each.startswith("another study runs on")]) == 1
+            execute(study, tmp_path / name, StudyProgress(output.messages))
+    assert capsys.readouterr().err.count("another study runs on") == 1
 
 
 def test_processes_that_report_on_one_study_at_a_time_keep_every_look(tmp_path: Path) -> None:

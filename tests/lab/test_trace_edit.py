@@ -156,9 +156,20 @@ def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path:
     other = Program(info={**INFO, "sample": 4096}).write(tmp_path / "sampled.hft")
     with pytest.raises(UsageError, match="sampled differently"):
         merge([trace, other], tmp_path / "all.hft")
-    undated = Program(info={**INFO, "started_unix_ns": 0}).write(tmp_path / "undated.hft")
-    with pytest.raises(UsageError, match="does not tell when it began"):
-        merge([trace, undated], tmp_path / "all.hft")
+
+
+def test_traces_that_do_not_tell_when_they_began_cannot_be_put_in_order(
+    trace: Path, tmp_path: Path
+) -> None:
+    """Several of them were merged as though all had begun at one moment."""
+    undated = [
+        Program(info={**INFO, "started_unix_ns": 0}).write(tmp_path / f"{number}.hft")
+        for number in range(2)
+    ]
+    for sources in ([trace, undated[0]], undated):
+        with pytest.raises(UsageError, match="does not tell when it began"):
+            merge(sources, tmp_path / "all.hft")
+    merge(undated[:1], tmp_path / "all.hft")
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,11 @@ _METRICS = {
 }
 
 
-def title_of(goal: str) -> str:
-    """Return a goal's name as a sentence has it."""
+def title_of(goal: str, metric: Metric | None = None) -> str:
+    """Return what a sentence calls a goal: one that decides in place of time, and is no time, by
+    the label of its metric."""
+    if goal == TIME and metric and not meaning.is_time(metric):
+        return metric.label.lower()
     return goal.replace("-", " ")
 
 
@@ -43,7 +46,18 @@ class Goal:
 
     @property
     def title(self) -> str:
-        return title_of(self.name)
+        return title_of(self.name, self.metric)
+
+    @property
+    def cost(self) -> str:
+        """What it is that more or less is needed of."""
+        is_turned = self.metric.better == "higher" and self.title == self.metric.label.lower()
+        return f"cost in {self.title}" if is_turned else self.title
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether there are fewer of it, not less."""
+        return self.metric.unit == "count" and self.cost == self.metric.label.lower()
 
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:

@@ -48,7 +48,15 @@ from heapfit.advice.words import (
     wall_time_lost,
 )
 from heapfit.findings import Advice, SettingWinner, Standing
-from heapfit.meaning import PROCESSOR, PROCESSOR_TIME, RESIDENT_PEAK, SMALL_PEAK, TOO_SMALL, WALL
+from heapfit.meaning import (
+    PROCESSOR,
+    PROCESSOR_TIME,
+    RESIDENT_PEAK,
+    SMALL_PEAK,
+    TOO_SMALL,
+    WALL,
+    is_time,
+)
 from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verdict
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
@@ -383,10 +391,11 @@ def _disputes(
     names: Sequence[str],
     recommended: str | None,
 ) -> list[Dispute]:
-    """Where time cannot tell, the other figures of time that show somebody to be better than the
-    baseline, if that is kept, or the baseline to be better than who is recommended."""
+    """Where time decides and cannot tell, the other figures of time that show somebody to be better
+    than the baseline, if that is kept, or the baseline to be better than who is recommended."""
     baseline = readings.study.baseline
-    time = next((goal for goal in weighed if goal.name == TIME), None)
+    times = (goal for goal in weighed if goal.name == TIME and is_time(goal.metric))
+    time = next(times, None)
     if time is None or baseline not in names:
         return []
     of_time = next(known for metric, known in contest.goals if metric is time.metric)

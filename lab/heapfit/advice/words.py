@@ -315,7 +315,7 @@ def _lead(
     more = _more(best, worse, score)
     if len(wanted) == 1 and more:
         verb = "needs" if len(others) == 1 else "need"
-        lead = f"{names} {verb} {more} more {wanted[0].title} than {name}."
+        lead = f"{names} {verb} {more} more {wanted[0].cost} than {name}."
         return f"{lead} {name} {beside}." if beside else lead
     is_cheapest = best.score == min(standing.score for standing in standings)
     least = f"costs least{_under_weights(wanted)}"
@@ -324,7 +324,7 @@ def _lead(
     if not more:
         return f"{lead}."
     verb = "costs" if len(others) == 1 else "cost"
-    together = f"{join_words([each.name for each in wanted])} taken together"
+    together = f"{join_words([each.title for each in wanted])} taken together"
     return f"{lead}: {names} {verb} {more} more, {together}."
 
 
@@ -344,7 +344,7 @@ def _ahead(
     wanted: Sequence[Goal], known: Sequence[Known], best: str, others: Sequence[Standing]
 ) -> str:
     """Return of each goal than whom `best` is shown to need less of it, as an object."""
-    found: dict[str, list[str]] = {}  # goals, by whom
+    found: dict[str, list[Goal]] = {}  # by whom
     for goal, of_goal in zip(wanted, known, strict=True):
         names = []
         for verdict in (of_goal.get((best, each.allocator)) for each in others):
@@ -352,8 +352,14 @@ def _ahead(
             if verdict and verdict.counts and is_less:
                 names.append(verdict.second)
         if names:
-            found.setdefault(_some(names, len(others)), []).append(goal.title)
-    return join_words([f"less {join_words(goals)} than {who}" for who, goals in found.items()])
+            found.setdefault(_some(names, len(others)), []).append(goal)
+    return join_words([f"{_less(goals)} than {who}" for who, goals in found.items()])
+
+
+def _less(goals: Sequence[Goal]) -> str:
+    words = {"fewer": [each.cost for each in goals if each.is_counted]}
+    words["less"] = [each.cost for each in goals if not each.is_counted]
+    return join_words([f"{word} {join_words(those)}" for word, those in words.items() if those])
 
 
 def _reference(study: Study, standings: Sequence[Standing]) -> list[Standing]:
@@ -390,6 +396,6 @@ def _trade_off(
 
 def _price(goal: Goal, verdict: Verdict) -> str:
     if verdict.subject == "difference":
-        return f"more {goal.title} than {verdict.second}"
+        return f"more {goal.cost} than {verdict.second}"
     ratio = verdict.estimate if goal.metric.better == "lower" else 1 / verdict.estimate
-    return f"{percent(ratio - 1)} more {goal.title} than {verdict.second}"
+    return f"{percent(ratio - 1)} more {goal.cost} than {verdict.second}"

@@ -24,8 +24,9 @@ from heapfit import __version__, paths
 from heapfit.catalogue import cargo, debian
 from heapfit.catalogue.command import filled, last_line, run_quietly
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import replacing_folder
+from heapfit.files import check_name, replacing_folder
 from heapfit.records import Allocator, AllocatorBuild, InstalledAllocator
+from heapfit.text import shell_word
 
 # The folder of the catalogue's own TOML files. Recipes name source files beside them as `{here}/…`.
 CATALOGUE = Path(__file__).resolve().parent / "allocators"
@@ -216,6 +217,7 @@ SOURCES: dict[str, Source] = {
 def describe(allocator: Allocator, version: str, library: Path) -> InstalledAllocator:
     """Return the record of `allocator`, whose shared library is `library`."""
     path = library.absolute()
+    check_name(path)
     paths.check_preloadable(path)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -294,7 +296,7 @@ def _download(requirement: str, folder: Path) -> Path:
     wanted = ["--no-deps", "--only-binary", ":all:", "--dest", str(folder), requirement]
     result = run_quietly([*pip, "download", "--quiet", *wanted])
     if "No module named pip" in result.stderr:
-        raise HeapfitError(f"pip is missing; run: {sys.executable} -m ensurepip")
+        raise HeapfitError(f"pip is missing; run: {shell_word(sys.executable)} -m ensurepip")
     wheels = list(folder.glob("*.whl"))
     if _NOT_EVEN_ONE_VERSION in result.stderr:
         raise HeapfitError(

@@ -23,6 +23,7 @@ from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.files import check_name
 from heapfit.host.program import cannot_start, check_text, started_by
 from heapfit.records import Workload, WorkloadPrepare, WorkloadRun
+from heapfit.text import shell_word
 
 FILE_NAME = "workload.toml"
 _MANIFEST = ".prepared.json"
@@ -58,7 +59,8 @@ def resolve_workload(name: str) -> Workload:
     is_program = path.is_file() if "/" in name else shutil.which(name) is not None
     if is_program and name not in known:
         raise UsageError(
-            f"{name} is not a workload; for a program write -- before it: heapfit compare -- {name}"
+            f"{name} is not a workload; for a program write -- before it: "
+            f"heapfit compare -- {shell_word(name)}"
         )
     if "/" in name:
         return load_workload(path / FILE_NAME)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heapfit.cli.output import print_json, results, say_page, warn
+from heapfit.cli.output import print_json, printable_json, results, say_page, warn
 from heapfit.study import is_running, note_look
 from heapfit.study.journal import EARLIER
 from heapfit.study.series import parts_of
@@ -45,7 +45,7 @@ def show(
         report = json.loads(json_report.text(reading))
         print_json({**report, **more})
     elif as_json:
-        print(json_report.text(reading), end="")
+        print(printable_json(json_report.text(reading)), end="")
     else:
         terminal.render(reading, results)
         results.print()
@@ -69,7 +69,7 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     begun = [each for name, each in measured.items() if name not in summary.problems]
     _say_how_far(folder, begun, len(parts_of(summary.series)) - len(summary.problems))
     if as_json:
-        print(json_report.series_text(reading), end="")
+        print(printable_json(json_report.series_text(reading)), end="")
     else:
         terminal.render_series(reading, results)
         results.print()

@@ -43,7 +43,7 @@ from heapfit.errors import UsageError
 from heapfit.files import check_name
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
 from heapfit.study import default_cores, execute, load, note_look
-from heapfit.text import bytes_text, counted, duration, visible
+from heapfit.text import bytes_text, counted, duration, shell_word, visible
 
 if TYPE_CHECKING:
     from heapfit.fit.answer import Answer
@@ -335,7 +335,7 @@ class _Fit:
         if not self.quiet:
             print_facts(labelled(facts))
             if (self.folder / look.RECORDING).exists():
-                say(f"more of it: heapfit profile {self.folder / look.RECORDING}")
+                say(f"more of it: heapfit profile {shell_word(self.folder / look.RECORDING)}")
         for note in self.state.notes:
             warn(f"note: {note}")
         limit, live = self.setup.goal.limit, facts.live_bytes or 0
@@ -421,7 +421,7 @@ class _Fit:
             return []
         chosen = reading.study.allocator(answer.choice)
         why = [each for each in answer.why if each != answer.late]
-        evidence = "\n".join([*why, f"The trials: heapfit report {answer.study}"])
+        evidence = "\n".join([*why, f"The trials: heapfit report {shell_word(answer.study)}"])
         promise = deploy.promise(answer, reading.summary, self.setup.workload, evidence)
         return deploy.write(chosen, promise, self.folder / "deploy")
 
@@ -511,10 +511,9 @@ def _show(answer: Answer, files: list[Path]) -> None:
             rows.add_row(other.name, other.after, visible(other.reason))
         results.print(rows)
     results.print(Text.assemble("\n", (answer.headline, "bold"), f" (goal: {answer.goal})"))
-    lines = [
-        *answer.why,
-        *([f"The evidence: heapfit report {answer.study}"] if answer.study else []),
-    ]
+    lines = [*answer.why]
+    if answer.study:
+        lines.append(f"The evidence: heapfit report {shell_word(answer.study)}")
     for line in lines:
         results.print(line)
     if files:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -48,9 +50,16 @@ def print_json(value: Any) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return records, or plain data that holds records, as JSON that any stream can hold."""
-    text = json.dumps(value, default=_plain, indent=2, ensure_ascii=False)
-    return text.encode(errors="backslashreplace").decode()
+    """Return records, or plain data that holds records, as JSON that standard output can hold."""
+    return printable_json(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def printable_json(text: str) -> str:
+    """Return JSON with what standard output cannot hold escaped: unless that is UTF-8, all that is
+    not ASCII; else what is no text."""
+    is_utf8 = (getattr(sys.stdout, "encoding", None) or "").lower() in ("utf-8", "utf8")
+    beyond = r"[\ud800-\udfff]" if is_utf8 else r"[^\0-\x7f]"
+    return re.sub(beyond, lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def say_page(page: Path, *, as_json: bool) -> None:

@@ -58,9 +58,7 @@ def profile(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     every: Annotated[
         bool,
-        typer.Option(
-            "--all", help="Print all sections, also those in which nothing is to be done."
-        ),
+        typer.Option("--all", help="Print all sections, and all that is known of each figure."),
     ] = False,
     sql: Annotated[
         str | None,
@@ -113,9 +111,9 @@ def profile(
     """Show how a program uses its heap: which code holds the memory, sizes, lifetimes, threads.
 
     Several traces are combined into one profile. A program is recorded first, with its output on
-    standard error. Sizes are those that the program asked for. What the peak is made of is
-    printed, and each section that asks for something to be done; the page has all sections. With
-    --against, the comparison of heapfit diff is printed, and the page has both.
+    standard error. Sizes are those that the program asked for. What asks for something to be done
+    is printed first, then which code holds the memory; --all and the page show all. With --against,
+    the comparison of heapfit diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
     check_folders(page)

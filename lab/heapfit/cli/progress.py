@@ -94,6 +94,10 @@ class StudyProgress(Progress):
         """Say what has changed since an earlier run."""
         self.console.print(sentence, style="yellow", soft_wrap=True)
 
+    def disturbed(self, sentence: str) -> None:
+        """Warn of it, once for all studies of the command."""
+        warn(sentence)
+
     def _begin(self, study: Study, done: list[Trial]) -> None:
         self._bar.update(self._task, total=self.planned, completed=self.done)
         if self.console.is_terminal:

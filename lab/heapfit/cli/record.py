@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import resource
-import shlex
 import signal
 import sys
 from dataclasses import replace
@@ -40,6 +39,7 @@ from heapfit.record import (
 )
 from heapfit.record import run as run_recorded
 from heapfit.records import Workload
+from heapfit.text import shell_word
 
 app = new_app()
 
@@ -360,7 +360,7 @@ def _busy(written: list[Written]) -> list[Written]:
 def _line(written: list[Written]) -> str:
     """Return what was written, and the command that goes on from there."""
     names = [os.path.relpath(each.path) for each in _busy(written)]
-    paths = [shlex.quote(f"./{each}" if each.startswith("-") else each) for each in names]
+    paths = [shell_word(each) for each in names]
     size, count = sum(each.size for each in written), sum(each.events for each in written)
     total = Written(written[0].path, size, count, all(each.whole for each in written))
     what = paths[0] if len(written) == 1 else f"{len(written)} files ({paths[0]} …)"

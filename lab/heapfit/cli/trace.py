@@ -16,6 +16,7 @@ from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.profile.flames.formats import Format, Unit, What
+from heapfit.text import shell_word
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
@@ -128,7 +129,7 @@ def export(
         sys.stdout.buffer.write(made)
     else:
         write_bytes(out, made, "name another file with -o, or make room")
-        say(f"wrote {out}; {_OPENED_BY[to].format(out)}")
+        say(f"wrote {out}; {_OPENED_BY[to].format(shell_word(out))}")
 
 
 @app.command(epilog="Example:  heapfit trace cut server.hft --from 10s --to 12.5s")
@@ -205,7 +206,8 @@ def merge(
     """Merge traces into one, in the order of their time.
 
     Parts of one process are joined again. Processes stay apart: their threads are numbered
-    consecutively, and the addresses of each process are moved by a multiple of 2^57.
+    consecutively, and the addresses of each process are moved by a multiple of 2^57. Merge before
+    you anonymise: an anonymous trace does not tell when it began.
     """
     from heapfit.trace.merge import merge as merge_traces
 
@@ -252,7 +254,8 @@ def _there(trace: Path) -> Path:
     if trace.is_dir():
         raise UsageError(f"{trace} is a folder; name a trace, as heapfit record writes it")
     if not trace.exists():
-        raise UsageError(f"there is no {trace}; make one with: heapfit record -o {trace} -- CMD")
+        made = f"heapfit record -o {shell_word(trace)} -- CMD"
+        raise UsageError(f"there is no {trace}; make one with: {made}")
     return trace
 
 

@@ -19,6 +19,7 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_facts, print_json, results, say, table
 from heapfit.errors import UsageError
 from heapfit.records import Workload
+from heapfit.text import shell_word
 
 _HIGHEST_PORT = 65535
 # What a list says of the first word of a state.
@@ -141,7 +142,7 @@ def new(
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return
     todo = "put the load that drives the server into its [run], then run" if port else "run"
-    results.print(f"wrote {path}; {todo}: heapfit compare {path}", soft_wrap=True)
+    results.print(f"wrote {path}; {todo}: heapfit compare {shell_word(path)}", soft_wrap=True)
 
 
 def _toml(name: str, command: list[str], port: int | None) -> str:

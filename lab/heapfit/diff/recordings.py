@@ -22,7 +22,7 @@ from heapfit.profile.sections import sites
 from heapfit.profile.sections.recording import file_names
 from heapfit.profile.tally import ADDENDS, Tally, add_up, amount
 from heapfit.profile.words import size
-from heapfit.text import readable, visible
+from heapfit.text import readable, shell_word, visible
 from heapfit.weighted import interval
 
 _FILE = re.compile(r" \(([^:()]+):\d+")
@@ -175,16 +175,23 @@ def _same_build(old: Tally, new: Tally) -> bool:
 def _changed(names: Sequence[str], tallies: Sequence[Tally]) -> Iterator[str]:
     """Say of which recording the names are lost, and how to keep them."""
     kept = [
-        "FOLDER" if tally.recordings[0].changed else shlex.quote(name)
+        "FOLDER" if tally.recordings[0].changed else shell_word(name)
         for name, tally in zip(names, tallies, strict=True)
     ]
     for name, tally in zip(names, tallies, strict=True):
         if files := tally.recordings[0].changed:
             yield (
+<<<<<<< HEAD
                 f"{visible(file_names(files))} changed after {visible(name)} was recorded: its "
                 "functions have addresses instead of names and match nothing. Before you "
                 f"rebuild a program, keep the names: heapfit profile {visible(shlex.quote(name))} "
                 f"--keep FOLDER; then: heapfit diff {visible(' '.join(kept))}"
+=======
+                f"{visible(file_names(files))} changed after {visible(name)} was recorded: what "
+                "was called there has addresses instead of names, and matches nothing. Before you "
+                f"rebuild a program, keep the names: heapfit profile {shell_word(name)} "
+                f"--keep FOLDER; then: heapfit diff {' '.join(kept)}"
+>>>>>>> help-M
             )
 
 

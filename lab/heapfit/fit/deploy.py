@@ -19,6 +19,7 @@ from heapfit.host import elf
 from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
+from heapfit.text import shell_word
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
 # A library that no package has put in its place goes here, on the machine and into the image.
@@ -398,8 +399,8 @@ def _needs(chosen: InstalledAllocator) -> str:
         return f"The Debian package {package}: apt-get install {package}"
     if place == chosen.library:
         return f"The library {place}, as it is on the machine that chose it."
-    names = " ".join(each.name for each in _copied(chosen))
-    line = f"The library, in its place: install -D -m 755 -t {place.parent} {names}"
+    names = " ".join(shell_word(each.name) for each in _copied(chosen))
+    line = f"The library, in its place: install -D -m 755 -t {shell_word(place.parent)} {names}"
     if others := _to_be_there(chosen):
         line += f"\n  What it loads, or no program starts with it: {', '.join(others)}"
     return line
@@ -410,9 +411,9 @@ def _in_force(
 ) -> list[str]:
     lines = []
     if today.library and not chosen.library:
-        lines.append(f"grep -c {today.library.name} /proc/PID/maps    (0)")
+        lines.append(f"grep -c {shell_word(today.library.name)} /proc/PID/maps    (0)")
     if chosen.library:
-        lines.append(f"grep -c {chosen.library.name} /proc/PID/maps    (more than 0)")
+        lines.append(f"grep -c {shell_word(chosen.library.name)} /proc/PID/maps    (more than 0)")
     if own := [name for name in variables if name != VARIABLE]:
         lines.append(rf"tr '\0' '\n' < /proc/PID/environ | grep -E '{'|'.join(own)}'")
     if takes_options(chosen):

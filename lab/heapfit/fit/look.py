@@ -24,7 +24,11 @@ from heapfit.profile.model import Course, Profile
 from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
+<<<<<<< HEAD
 from heapfit.text import percent
+=======
+from heapfit.text import shell_word
+>>>>>>> help-M
 from heapfit.trial import preload
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.run import recorded_run
@@ -359,5 +363,5 @@ def _growth(profile: Profile, trace: Path) -> str:
         return ""
     return (
         f"{growing.name} holds more and more as the program works. In a service, that is a leak or "
-        f"a cache without a limit, which no allocator mends: heapfit profile {trace}"
+        f"a cache without a limit, which no allocator mends: heapfit profile {shell_word(trace)}"
     )

@@ -15,6 +15,8 @@ from heapfit.fit.state import State
 from heapfit.report import Reading
 from heapfit.report.page import FigureStore, render
 from heapfit.report.pareto import pareto
+from heapfit.report.recommendation import titles
+from heapfit.text import shell_word
 
 FILE = "fit.html"
 _REMEDY = "the trials are safe, so make room and repeat the command"
@@ -28,7 +30,8 @@ def write(state: State, reading: Reading | None, files: Sequence[Path], folder: 
     trade_off = None
     if reading is not None:
         names = [each.name for each in reading.study.allocators]
-        trade_off = pareto(recommend(reading.readings, parse(BALANCE).weights), names)
+        advice = recommend(reading.readings, parse(BALANCE).weights)
+        trade_off = pareto(advice, names, titles(advice, reading.study))
     text = render(
         "fit.html.j2",
         FigureStore(),
@@ -41,6 +44,7 @@ def write(state: State, reading: Reading | None, files: Sequence[Path], folder: 
         trade_off=trade_off,
         candidates=state.candidates,
         deploy=[(each.name, each.read_text(encoding="utf-8")) for each in files],
+        shell_word=shell_word,
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",
     )

@@ -10,6 +10,7 @@ from heapfit.errors import HeapfitError
 from heapfit.live.processes import NotListening
 from heapfit.record import Recorder
 from heapfit.study.journal import cannot_write
+from heapfit.text import shell_word
 
 # Of the whole time, what the recording has, and how long it is at most: a minute of a service's
 # work has its usual calls, and can be played.
@@ -51,6 +52,7 @@ def recorder_of(pid: int) -> Recorder:
     if before.recording:
         raise HeapfitError(
             f"process {pid} is being recorded already, to {before.file}; end that with "
-            f"heapfit ctl {pid} record stop, then repeat this, or run: heapfit fit {before.file}"
+            f"heapfit ctl {pid} record stop, then repeat this, or run: "
+            f"heapfit fit {shell_word(before.file)}"
         )
     return recorder

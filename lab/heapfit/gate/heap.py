@@ -36,6 +36,7 @@ from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded
 from heapfit.records import Record
 from heapfit.symbols import Frame, own_calls
+from heapfit.text import shell_word
 from heapfit.trace.convert import Summary, inspect
 from heapfit.trace.ending import ended_early
 from heapfit.trace.native import ALIVE_KIND, OBJECT_COLUMNS, Batch, Reader
@@ -351,7 +352,7 @@ def load(path: Path) -> Heap:
         return found
     except FileNotFoundError as error:
         raise UsageError(
-            f"there is no {path}; make it by: heapfit check --save {path} -- CMD"
+            f"there is no {path}; make it by: heapfit check --save {shell_word(path)} -- CMD"
         ) from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise UsageError(

@@ -16,7 +16,7 @@ from shlex import quote
 
 from heapfit.errors import CannotRun, UsageError
 from heapfit.host import elf
-from heapfit.text import is_text, visible
+from heapfit.text import is_text, shell_word, visible
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
@@ -125,7 +125,9 @@ def cannot_start(name: str) -> CannotRun:
     if Path(found).is_dir():
         return CannotRun(f"{name!r} is a folder; name a program in it", found=True)
     if not os.access(found, os.X_OK):
-        return CannotRun(f"{name!r} is not executable; run: chmod +x {name}", found=True)
+        return CannotRun(
+            f"{name!r} is not executable; run: chmod +x {shell_word(name)}", found=True
+        )
     interpreter = interpreter_of(Path(found))
     if not interpreter.exists():
         message = (

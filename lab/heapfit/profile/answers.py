@@ -46,7 +46,7 @@ from heapfit.profile.words import (
     size_text,
     span,
 )
-from heapfit.text import capitalised, counted, join_words
+from heapfit.text import capitalised, counted, join_words, shell_word
 
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 _NOTHING_GROWS = (
@@ -230,6 +230,7 @@ def _facts(profile: Profile) -> list[Fact]:
             "Recorded",
             span(totals.duration_ns),
             f"{counted(threads, 'thread')}, {count(totals.events)} events",
+            always=True,
         ),
         Fact(
             "Allocations",
@@ -247,12 +248,14 @@ def _facts(profile: Profile) -> list[Fact]:
             bytes_with_error(profile.peak.amount),
             f"{blocks(profile.peak.amount.objects)}{of_it}, "
             + ("each at its own peak" if several else f"after {span(main.peak_ns)}"),
+            always=True,
         ),
         Fact("Most resident", *_resident(profile)),
         Fact(
             "Live when the recording ended" if ended_early(profile) else "Live at the end",
             bytes_with_error(profile.leaks.amount),
             f"{blocks(profile.leaks.amount.objects)}{of_it}",
+            always=True,
         ),
         *_pinner(profile),
         *_holder(profile),
@@ -270,7 +273,7 @@ def _pinner(profile: Profile) -> list[Fact]:
         return []
     live = bytes_with_error(first.amount)
     note = f"{first.name}: so much is free on pages with {live} of its blocks"
-    return [Fact("Keeps free memory", size(first.bytes), note)]
+    return [Fact("Keeps free memory", size(first.bytes), note, always=True)]
 
 
 def _first_pinner(profile: Profile) -> PinningSite | None:
@@ -289,7 +292,7 @@ def _holder(profile: Profile) -> list[Fact]:
     if first is None:
         return []
     note = f"{first.name}: {percent(first.share)} {when}"
-    most = Fact("Held most", bytes_with_error(first.amount), note)
+    most = Fact("Held most", bytes_with_error(first.amount), note, always=True)
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
@@ -365,7 +368,7 @@ def _without_lines(profile: Profile) -> list[str]:
 
 
 def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
-    name = shlex.quote(trace)
+    name = shell_word(trace)
     replay = ("Play it back under other allocators", f"heapfit replay {name}")
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
@@ -373,7 +376,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         (
-            ("Try allocators on the service's calls", fit_line(profile, name))
+            ("Try allocators on the service's calls", fit_line(profile, trace))
             if began_late(profile)
             else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
         ),

@@ -16,11 +16,15 @@ from heapfit.profile.advice import Advice
 
 @dataclass(frozen=True)
 class Fact:
-    """One of the figures that a profile begins with; `note` says more about it in a few words."""
+    """One of the figures that a profile begins with; `note` says more about it in a few words.
+
+    `always`: it is also shown where there is room for a few lines only.
+    """
 
     label: str
     value: str
     note: str = ""
+    always: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""A profile in a terminal: the facts first, then the sections that ask for something in a few lines
-each, with their advice, and the titles of the others.
+"""A profile in a terminal: first what is to be done and why, then the facts, which code holds the
+memory, and what the recording lacks; on demand all sections.
 
 A table shows its most important rows and, of its columns, those that fit; the page has all.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -25,12 +26,14 @@ from heapfit.report.terminal_text import (
     encodable,
     print_line,
 )
-from heapfit.text import counted, spark, visible
+from heapfit.text import counted, shell_word, spark, visible
 
 # A course as wide as this shows its peaks, and leaves room for what it is of.
 _SPARK_WIDTH = 60
-# Which code holds the memory: what most people look for.
-_ALWAYS_TOLD = ("peak",)
+_LACKS = "What this recording lacks"
+_FIRST_SENTENCE = re.compile(r"(?<=[\w)]\.) (?=[A-Z])")  # where it ends
+# A reason takes three lines or four.
+_MOST_REASONS = 2
 # With less room for what is said of the facts, each is a sentence.
 _LEAST_NOTE = 16
 # A label may take so much of the width before it is broken into lines.
@@ -39,28 +42,45 @@ _LABEL_PART = 0.45
 
 def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: bool = False) -> None:
     """Print the profile as wide as `console` is. `trace` is the file that its commands name;
-    `every`: no section is left out."""
+    `every`: nothing is left out."""
     shown = content(profile, trace)
     _print_head(shown, console)
-    _print_facts(shown.facts, console)
-    _print_list("What this recording lacks", shown.problems, console)
-    _print_proposals(shown, console)
-    always = (*_ALWAYS_TOLD, *(["end"] if ended_early(profile) else []))
-    told = [e for e in shown.sections if every or e.advice.act or e.name in always]
-    for section in told:
-        _print_section(section, console)
-    _print_fine([each for each in shown.sections if each not in told], console)
+    if every:
+        _print_proposals(shown, [], console)
+        _print_facts(shown.facts, console)
+        _print_list(_LACKS, shown.problems, console)
+        for section in shown.sections:
+            _print_section(section, console)
+        commands = shown.commands
+    else:
+        _print_brief(shown, console, is_part=ended_early(profile))
+        whole = f"heapfit profile {shell_word(trace)} --all"
+        commands = [
+            (f"See {counted(len(shown.sections), 'section')}, and more on each figure", whole),
+            *(each for each in shown.commands if "--sql" not in each[1]),
+        ]
     console.print()
-    for purpose, line in shown.commands:
+    for purpose, line in commands:
         print_line(console, visible(f"{purpose}: {line}"), style="dim")
 
 
-def _print_fine(sections: Sequence[Section], console: Console) -> None:
-    if sections:
-        more = counted(len(sections), "more section")
-        needs = "needs" if len(sections) == 1 else "need"
+def _print_brief(shown: Content, console: Console, *, is_part: bool) -> None:
+    """Print what is to be done and why, the most important facts, which code holds the memory, at
+    the end where that matters more than the peak, and what is lacking, in its first sentences."""
+    is_own = shown.if_lasting or not all(each.advice.feature for each in shown.proposals)
+    reasons = [] if is_own else shown.proposals[:_MOST_REASONS]
+    _print_proposals(shown, reasons, console)
+    _print_facts([each for each in shown.facts if each.always], console)
+    by_name = {each.name: each for each in shown.sections}
+    end = by_name.get("end")
+    told = end if end and (is_part or end.advice.act) else by_name.get("peak")
+    if told:
         console.print()
-        print_line(console, f"{more} {needs} nothing: --all and the page show all.", style="dim")
+        print_line(console, told.title, style="bold underline")
+        _print_figures(told, console)
+        if told not in reasons:
+            _print_advice(told, console)
+    _print_list(_LACKS, [_FIRST_SENTENCE.split(each)[0] for each in shown.problems], console)
 
 
 def _print_head(shown: Content, console: Console) -> None:
@@ -87,24 +107,24 @@ def _print_facts(facts: Sequence[Fact], console: Console) -> None:
     console.print(made)
 
 
-def _print_proposals(shown: Content, console: Console) -> None:
-    """Name what is to be done, each with the sections below that say why."""
+def _print_proposals(shown: Content, reasons: Sequence[Section], console: Console) -> None:
+    """Name what is to be done, each with the sections that say why, and those `reasons`."""
     sections: dict[str, list[str]] = {}
     for each in shown.proposals:
         if each.advice.feature:
             sections.setdefault(each.advice.feature, []).append(each.title)
     named = [f"{feature} (see {'; '.join(titles)})" for feature, titles in sections.items()]
-    own = [each.advice.sentence for each in shown.proposals if not each.advice.feature]
+    own = [each for each in shown.proposals if not each.advice.feature] + shown.if_lasting
     console.print()
-    for sentence in own:
-        print_line(console, visible(f"In the program: {sentence}"), style="bold")
+    for each in own:
+        print_line(console, visible(f"In the program: {each.advice.sentence}"), style="bold")
     if named:
         when = "Also worth a try" if own else "Worth a try"
         print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
+    for section in reasons:
+        _print_advice(section, console)
     if not shown.proposals:
         print_line(console, shown.nothing_proposed, style="bold")
-    for each in shown.if_lasting:
-        print_line(console, visible(f"In the program: {each.advice.sentence}"), style="bold")
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
@@ -131,8 +151,16 @@ def _print_section(section: Section, console: Console) -> None:
         print_line(console, spark(_narrowed(section.course, _width(console)), _width(console)))
     for sentence in section.sentences:
         print_line(console, visible(sentence))
+    _print_figures(section, console)
+    _print_advice(section, console)
+
+
+def _print_figures(section: Section, console: Console) -> None:
     if section.table is not None:
         _print_table(section.table, console)
+
+
+def _print_advice(section: Section, console: Console) -> None:
     if section.advice.act and not section.advice.feature:
         return  # It stands at the top.
     style = "bold" if section.advice.act else "dim"

@@ -18,7 +18,7 @@ import numpy as np
 from markupsafe import Markup
 
 from heapfit.advice.values import values_of
-from heapfit.findings import Analysis
+from heapfit.findings import Advice, Analysis
 from heapfit.records import (
     Metric,
     PeerComparison,
@@ -113,7 +113,7 @@ def page(reading: Reading) -> str:
         join_words=join_words,
         advice=advice,
         compared=recommendation.against_baseline(results, advice) if advice else "",
-        trade_off=pareto(advice, _treatments(results)) if advice else None,
+        trade_off=_trade_off(results, advice) if advice else None,
         deployment=recommendation.deployment(study, advice),
         findings=_finding_sections(reading, analysed),
         letters_legend=LEGEND.format(study.noun),
@@ -139,9 +139,11 @@ def page(reading: Reading) -> str:
     )
 
 
-def _treatments(results: Results) -> list[str]:
-    """What an advice ranks: the values of a study of one option's, of all others the allocators."""
-    return [each.name for each in values_of(results.study)] or results.allocators
+def _trade_off(results: Results, advice: Advice) -> dict[str, Any] | None:
+    """The trade-off among what an advice ranks: the values of a study of one option's, of all
+    others the allocators."""
+    ranked = [each.name for each in values_of(results.study)] or results.allocators
+    return pareto(advice, ranked, recommendation.titles(advice, results.study))
 
 
 def _factors(study: Study) -> list[tuple[str, str]]:

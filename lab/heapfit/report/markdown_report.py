@@ -86,7 +86,7 @@ def _recommendation(results: Results, advice: Advice) -> list[str]:
     unbeaten = capitalised(recommendation.UNBEATEN)
     return [
         f"**{escape(recommendation.headline(advice))}.** {escape(' '.join(filter(None, reasons)))}",
-        markdown(recommendation.ranking(advice, results.study.noun)),
+        markdown(recommendation.ranking(advice, results.study)),
         escape(f"Costs are ratios to the best; {weights}. {unbeaten}."),
         *([bullets(advice.notes)] if advice.notes else []),
     ]

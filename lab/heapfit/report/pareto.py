@@ -5,7 +5,7 @@ The front is one of means. Who is shown to be beaten has an open mark.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heapfit.drawing import FONT_SIZE, Figure, axis, drawn, label, looks_of, name_beside
@@ -30,8 +30,11 @@ _USUAL_WIDTH = 400
 _FRONT = "#8a94a0"
 
 
-def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
-    """Return the figure; None where the advice weighs no time against no memory.
+def pareto(
+    advice: Advice, allocators: Sequence[str], titles: Mapping[str, str]
+) -> dict[str, Any] | None:
+    """Return the figure; None where the advice weighs no time against no memory. `titles` are what
+    the costs are called.
 
     Axes are costs: ratios to the best allocator, so that 1 is the best and nothing is below.
     """
@@ -51,13 +54,13 @@ def pareto(advice: Advice, allocators: Sequence[str]) -> dict[str, Any] | None:
             mode="markers",
             name=label(each.allocator),
             marker=look.marker(_MARK_SIZE, is_open=not each.unbeaten),
-            hovertext=[_hover(each)],
+            hovertext=[_hover(each, titles)],
             hoverinfo="text",
         )
     form = {"tickformat": ".2f", "ticksuffix": TIMES}
     figure.update(
-        xaxis=axis("time, ratio to the best", range=times, **form),
-        yaxis=axis("memory, ratio to the best", range=memories, **form),
+        xaxis=axis(f"{titles[TIME]}, ratio to the best", range=times, **form),
+        yaxis=axis(f"{titles[MEMORY]}, ratio to the best", range=memories, **form),
         annotations=_names(shown, times, memories),
         margin={"l": 66, "r": 16, "t": _TOP, "b": _BOTTOM},
     )
@@ -132,6 +135,6 @@ def _free_place(
     return wanted
 
 
-def _hover(each: Standing) -> str:
-    costs = "".join(f"<br>{name} {cost:.3f}{TIMES}" for name, cost in each.costs.items())
+def _hover(each: Standing, titles: Mapping[str, str]) -> str:
+    costs = "".join(f"<br>{titles[name]} {cost:.3f}{TIMES}" for name, cost in each.costs.items())
     return f"{label(each.allocator)}{costs}"

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from heapfit import catalogue, options
-from heapfit.advice.goals import TIME
+from heapfit.advice.goals import TIME, title_of
 from heapfit.advice.noise import is_vague
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
@@ -75,13 +75,23 @@ def _costs_of(advice: Advice) -> list[str]:
     return [name for name in found if any(name in each.costs for each in advice.standings)]
 
 
-def ranking(advice: Advice, noun: str) -> Table:
-    """Return the ranking: each `noun` with its score, its costs, and what is to be said of it."""
-    costs = _costs_of(advice)
+def titles(advice: Advice, study: Study) -> dict[str, str]:
+    """Return what each cost is called, in the order of the weights."""
+    metrics = {each.name: each for each in study.metrics}
+    return {
+        cost: title_of(cost, metrics.get(advice.metrics.get(cost, "")))
+        for cost in _costs_of(advice)
+    }
+
+
+def ranking(advice: Advice, study: Study) -> Table:
+    """Return the ranking: each allocator or program with its score, its costs, and what is to be
+    said of it."""
+    costs = titles(advice, study)
     return Table(
         title="Ranking",
-        corner=noun,
-        columns=["score", *costs, ""],
+        corner=study.noun,
+        columns=["score", *costs.values(), ""],
         rows=[
             Row(
                 each.allocator,

@@ -140,8 +140,9 @@ def _print_table(
 
     title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
     widest = [max(cell_len(each.plain) for each in column.changes.values()) for column in shown]
-    versus = f" vs {_name(results.baseline, console).plain}"
-    versus = versus if cell_len(versus) <= min(widest, default=0) else " change"
+    beside = f"vs {_name(results.baseline, console).plain}"
+    heads = (f" mean {beside}", f" {beside}", " change")
+    versus = next((each for each in heads if cell_len(each) <= min(widest, default=0)), heads[-1])
     highest = max((column.header.count("\n") for column in shown), default=0)
     table = new_table()
     table.add_column("", min_width=used)
@@ -269,7 +270,7 @@ def _print_recommendation(results: Results, advice: Advice, console: Console) ->
 
 def _print_ranking(results: Results, advice: Advice, console: Console) -> None:
     console.print()
-    ranking = recommendation.ranking(advice, results.study.noun)
+    ranking = recommendation.ranking(advice, results.study)
     *figures, notes = ranking.columns
     table = new_table()
     table.add_column(ranking.corner)

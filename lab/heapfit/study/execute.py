@@ -45,6 +45,9 @@ class Progress:
     def noticed(self, sentence: str) -> None:
         """There is something that the user should know."""
 
+    def disturbed(self, sentence: str) -> None:
+        """Something beside the study falsifies its figures; further studies meet the same."""
+
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         """A trial starts; `remaining_s` is the time left for it and all after it, if known."""
 
@@ -98,9 +101,8 @@ class _Execution:
         find_launcher()  # before the clock of the first trial runs
         try:
             with own_cores(max(self._journal.study.cores)) as shared:
-                if shared and (note := _sharing_note(shared)) not in _said:
-                    _said.add(note)
-                    self._progress.noticed(note)
+                if shared:
+                    self._progress.disturbed(_sharing_note(shared))
                 while self._run_planned() and self._stopping.goes_on():
                     self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
@@ -183,9 +185,6 @@ class _Execution:
             "Once the build is done, repeat the same command: it starts anew with the new files, "
             "or continues with --mix"
         )
-
-
-_said: set[str] = set()  # a command runs several studies: once is enough
 
 
 def _sharing_note(processors: list[int]) -> str:

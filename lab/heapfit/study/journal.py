@@ -27,7 +27,7 @@ from heapfit.records import Identity, InstalledAllocator, Record, Session, Study
 from heapfit.study.identity import differences, sentences, without_output
 from heapfit.study.plan import extended
 from heapfit.study.stopping import Cell, cell_of
-from heapfit.text import counted, join_words
+from heapfit.text import counted, join_words, shell_word
 
 STUDY_FILE = "study.json"
 TRIALS_FILE = "trials.jsonl"
@@ -328,7 +328,7 @@ class Journal:
                 kept = self._move_aside(last.began if last else earlier.created)
                 self.notices.append(
                     "So it starts anew. The earlier trials are kept: heapfit report "
-                    f"{kept}. With --mix the study would have continued."
+                    f"{shell_word(kept)}. With --mix the study would have continued."
                 )
                 earlier, sessions = None, []
         sessions = [*sessions, _session(now, first=len(self.trials))]

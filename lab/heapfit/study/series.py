@@ -249,6 +249,9 @@ class _Display(Progress):
     def noticed(self, sentence: str) -> None:
         self._series.noticed(f"{self._study.name}: {sentence}")
 
+    def disturbed(self, sentence: str) -> None:
+        self._series.disturbed(sentence)
+
     def started(self, planned: PlannedTrial, remaining_s: float | None) -> None:
         self._started_s = time.monotonic()
         self._series.started(planned, self._whole(remaining_s))

@@ -75,9 +75,9 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
             f"{samples[0]} bytes); their figures cannot be added up"
         )
     dated = [bool(_started(info)) for info in infos]
-    if any(dated) and not all(dated):
+    if len(sources) > 1 and not all(dated):
         raise UsageError(
-            f"{sources[dated.index(False)]} does not tell when it began, as other files here do: "
+            f"{sources[dated.index(False)]} does not tell when it began: "
             "what came first is not known; merge the files before you anonymise them"
         )
 

@@ -22,6 +22,7 @@ from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import SOURCES, Source
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import Allocator, AllocatorSource, InstalledAllocator
+from heapfit.text import shell_word
 
 _FOLDER = Path(__file__).parent
 
@@ -120,7 +121,7 @@ def _find(name: str, catalogue: dict[str, Allocator]) -> Allocator:
     if name.endswith(".toml"):
         return _from_file(Path(name))
     if "/" in name:
-        raise UsageError(f"a library needs a name of yours: write mine={name}")
+        raise UsageError(f"a library needs a name of yours: write {shell_word(f'mine={name}')}")
     if name not in catalogue:
         raise unknown("allocator", name, catalogue)
     return catalogue[name]

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 from heapfit.profile.model import Profile, Recording
 from heapfit.records import Record
+from heapfit.text import shell_word
 
 S = 1e9
 KIB, MIB = 1 << 10, 1 << 20
@@ -108,14 +109,14 @@ def replayed(recordings: Iterable[Recording], trace: str) -> str:
     """What compares allocators on these calls: a replay, which needs all of them."""
     if sampled(recordings):
         return "a recording without `--sample`, played back by `heapfit replay`,"
-    return f"`heapfit replay {trace}`"
+    return f"`heapfit replay {shell_word(trace)}`"
 
 
 def fit_line(profile: Profile, trace: str) -> str:
     """Return the command that tries allocators on a process that was attached to. A fit to a
     recording needs all calls, and takes one file."""
     if len(profile.recordings) == 1 and not sampled(profile.recordings):
-        return f"heapfit fit {trace}"
+        return f"heapfit fit {shell_word(trace)}"
     pid = largest(profile).pid
     return f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
 
