@@ -181,17 +181,10 @@ def _changed(names: Sequence[str], tallies: Sequence[Tally]) -> Iterator[str]:
     for name, tally in zip(names, tallies, strict=True):
         if files := tally.recordings[0].changed:
             yield (
-<<<<<<< HEAD
                 f"{visible(file_names(files))} changed after {visible(name)} was recorded: its "
                 "functions have addresses instead of names and match nothing. Before you "
-                f"rebuild a program, keep the names: heapfit profile {visible(shlex.quote(name))} "
-                f"--keep FOLDER; then: heapfit diff {visible(' '.join(kept))}"
-=======
-                f"{visible(file_names(files))} changed after {visible(name)} was recorded: what "
-                "was called there has addresses instead of names, and matches nothing. Before you "
                 f"rebuild a program, keep the names: heapfit profile {shell_word(name)} "
                 f"--keep FOLDER; then: heapfit diff {' '.join(kept)}"
->>>>>>> help-M
             )
 
 

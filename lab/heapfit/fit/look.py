@@ -24,11 +24,7 @@ from heapfit.profile.model import Course, Profile
 from heapfit.profile.tally import Tally
 from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
-<<<<<<< HEAD
-from heapfit.text import percent
-=======
-from heapfit.text import shell_word
->>>>>>> help-M
+from heapfit.text import percent, shell_word
 from heapfit.trial import preload
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.run import recorded_run

@@ -372,13 +372,15 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     replay = ("Play it back under other allocators", f"heapfit replay {name}")
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
+    setting = " --set background=on" if memory.rests(largest(profile)) else ""
+    run = _with_command(f"heapfit run{setting} -- CMD", profile)
     return [
         *([] if sampled(profile.recordings) else [replay]),
         ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
         (
             ("Try allocators on the service's calls", fit_line(profile, trace))
             if began_late(profile)
-            else ("Run the program under heapfit", _with_command("heapfit run -- CMD", profile))
+            else ("Run the program under heapfit", run)
         ),
     ]
 

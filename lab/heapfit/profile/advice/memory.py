@@ -98,7 +98,7 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             "if it is, `decay_ms:100` gives it back sooner, and if not, few live blocks hold "
             "many pages.",
         )
-    if recording.threads == 1 and _is_idle(recording):
+    if rests(recording):
         return do(
             "background:on",
             f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
@@ -114,11 +114,12 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
     )
 
 
-def _is_idle(recording: Recording) -> bool:
-    """Whether the program ends with a stretch of too few calls for them to give memory back."""
+def rests(recording: Recording) -> bool:
+    """Return whether a program of one thread ends with too few calls to give memory back by."""
     course = recording.course
-    steps = max(int(_SETTLED_NS) // course.step_ns, 1)
-    return sum(course.allocations[-steps:]) + sum(course.frees[-steps:]) < _FEW_CALLS
+    steps = int(_SETTLED_NS) // course.step_ns
+    calls = sum(course.allocations[-steps:]) + sum(course.frees[-steps:])
+    return recording.threads == 1 and len(course.live_bytes) > steps > 0 and calls < _FEW_CALLS
 
 
 def _has_shrunk(recording: Recording) -> bool:
