@@ -232,7 +232,8 @@ typedef struct hf_stats {
     size_t free_bytes; /* free blocks in spans that are in use */
     size_t dirty_bytes; /* free spans that have not been given back to the kernel */
     size_t own_bytes; /* heapfit's own tables */
-    size_t footprint; /* the most that may be resident because of heapfit: its tables, and all spans that are in use, kept or dirty.
+    size_t
+        footprint; /* the most that may be resident because of heapfit: its tables, and all spans that are in use, kept or dirty.
                          These count in full, touched or not */
     size_t committed; /* address space that is accessible */
     size_t reserved; /* address space that is reserved; grows with the heap */

@@ -16,9 +16,9 @@ int main(int argc, char **argv)
     struct plan_maker *maker = plan_create(argv[argc - 1], one_thread);
     struct plan_event event;
     unsigned kind, alignment;
-    while (maker != NULL && scanf("%" SCNu64 " %" SCNu64 " %" SCNu32 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %u",
-                                  &event.ns, &event.lasted_ns, &event.thread, &kind, &event.address, &event.old,
-                                  &event.size, &alignment) == 8) {
+    while (maker != NULL &&
+           scanf("%" SCNu64 " %" SCNu64 " %" SCNu32 " %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %u", &event.ns,
+                 &event.lasted_ns, &event.thread, &kind, &event.address, &event.old, &event.size, &alignment) == 8) {
         event.kind = (uint8_t)kind;
         event.alignment = (uint8_t)alignment;
         if (!plan_add(maker, &event)) return EXIT_FAILURE;

@@ -110,7 +110,7 @@ def test_a_block_moves_to_where_another_is_freed_meanwhile(
 
 
 def test_two_threads_get_one_address_from_realloc_in_turn(plan_of: Planner) -> None:
-    """The block of the call that returned last counted as born first, and was freed for the other."""
+    """The block of the call that returned last was born first, and was freed for the other."""
     plan = plan_of(
         [
             Event(1, 0, MALLOC, A, 0, 8),

@@ -176,7 +176,9 @@ def test_other_output_or_files_than_the_reference_are_a_mismatch(
 
 def test_a_program_that_timeout_ended_is_told_what_to_do(tmp_path: Path) -> None:
     trial = run_once(workload("timeout", "0.1", "sleep", "9"), tmp_path)
-    assert trial.reason.startswith("exit code 124, 0 expected, since timeout ended the program; let")
+    assert trial.reason.startswith(
+        "exit code 124, 0 expected, since timeout ended the program; let"
+    )
 
 
 def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> None:

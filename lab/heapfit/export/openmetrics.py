@@ -33,7 +33,10 @@ _LABELS = ("pid", "command")
 
 # Members of `hf_stats`: the name of the metric behind `heapfit_`, and what it is.
 _GAUGES = {
-    "live_bytes": ("live_bytes", "Objects that the program has not freed, and free blocks kept by other threads."),
+    "live_bytes": (
+        "live_bytes",
+        "Objects that the program has not freed, and free blocks kept by other threads.",
+    ),
     "live_objects": ("live_objects", "How many these are."),
     "large_bytes": ("large_bytes", "Live objects that have spans of their own."),
     "free_bytes": ("free_bytes", "Free blocks among live ones."),

@@ -95,8 +95,7 @@ static void die(struct trace_reader *reader, const struct record *record, uint64
 {
     struct objects *objects = &reader->objects;
     struct trace_site_totals *site = &objects->sites[record->site];
-    struct death death = {
-        .ns = ns, .bytes = objects->totals.bytes, .thread = reader->order.run.thread, .kind = kind};
+    struct death death = {.ns = ns, .bytes = objects->totals.bytes, .thread = reader->order.run.thread, .kind = kind};
     put_birth(columns, row, record);
     put_death(columns, row, &death);
     site->live_objects--;
@@ -178,8 +177,7 @@ static size_t begin_block(struct trace_reader *reader, const struct item *item, 
     }
     size_t rows = 0;
     const struct record *old = &reader->tables.states[reader->order.run.thread].reallocated;
-    if (item->kind == ITEM_RESULT && old->id != 0)
-        die(reader, old, item->time, TRACE_REALLOC, columns, row + rows++);
+    if (item->kind == ITEM_RESULT && old->id != 0) die(reader, old, item->time, TRACE_REALLOC, columns, row + rows++);
     struct slot *slot = live_slot(&objects->live, item->address);
     if (slot->record != LIVE_NONE) {
         replace(reader, item, slot, columns, row + rows++);

@@ -91,7 +91,8 @@ _Static_assert(sizeof(struct record) == 64, "a look at a block is one cache miss
 struct thread {
     struct stream *stream; /* order.c; NULL: it has none now */
     uint64_t now; /* decode.c: the tick of its last event */
-    struct record reallocated; /* objects.c: the block that its realloc replaces, until its result; id 0: none is known */
+    struct record
+        reallocated; /* objects.c: the block that its realloc replaces, until its result; id 0: none is known */
     uint64_t contexts; /* objects.c: a bit for each in which it has allocated ... */
     uint32_t sites[TRACE_CONTEXTS]; /* ... and the site of the last allocation there */
 };
