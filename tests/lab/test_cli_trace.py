@@ -55,6 +55,15 @@ def test_anonymise(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
     assert "secret" not in info.stdout
 
 
+def test_an_export_does_not_replace_a_recording(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b.hft").write_bytes(trace.read_bytes())
+    result = run_heapfit("trace", "export", trace, "--to", "folded", "-o", "b.hft", folder=tmp_path)
+    assert_one_line(result, 2, ["b.hft is there already"])
+    assert (tmp_path / "b.hft").read_bytes() == trace.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

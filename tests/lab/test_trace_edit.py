@@ -101,6 +101,18 @@ def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_is_there_is_not_replaced(trace: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.hft"
+    there.write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        cut(trace, there, Part(to_event=10))
+    with pytest.raises(UsageError, match="is there already"):
+        merge([trace], there)
+    with pytest.raises(UsageError, match="is there already"):
+        anonymise(trace, there)
+    assert there.read_text() == "mine"
+
+
 def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
     before = trace.read_bytes()
     with pytest.raises(UsageError, match="is the trace itself"):

@@ -15,6 +15,7 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.files import free_name
 from heapfit.profile.flames.formats import Format, Unit, What
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
@@ -32,7 +33,9 @@ _OPENED_BY = {
 Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file that heapfit record wrote.")]
 Written = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="The new trace. Default: named after it."),
+    typer.Option(
+        "--out", "-o", metavar="FILE", help="The new trace, a new file. Default: named after it."
+    ),
 ]
 
 
@@ -199,7 +202,9 @@ def merge(
         list[Path],
         typer.Argument(metavar="TRACE...", help="Traces of several processes, or of parts of one."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace, a new file.")
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Merge traces into one, in the order of their time.
@@ -257,7 +262,7 @@ def _there(trace: Path) -> Path:
 
 
 def _beside(trace: Path, what: str) -> Path:
-    made = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}")
+    made = free_name(trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}"))
     say(f"writing {made}")
     return made
 
