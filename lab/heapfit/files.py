@@ -14,6 +14,8 @@ from pathlib import Path
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.text import SPELLED_OUT, is_text, readable, shell_word
 
+RECORDING_MAGIC = b"heapfit\x1a"  # what a recording begins with
+
 
 def check_name(path: Path) -> None:
     """Raise UsageError for a path that results cannot hold, as JSON and tables are text."""
@@ -24,6 +26,12 @@ def check_named(word: str) -> None:
     """Raise UsageError for a word of a command line, such as a path, for the same reason."""
     if not is_text(word):
         raise UsageError(f"{readable(word)} is not UTF-8; give that file or folder another name")
+
+
+def check_new(path: Path) -> None:
+    """Raise UsageError where a file is that nobody may lose, such as a recording."""
+    if os.path.lexists(path):
+        raise UsageError(f"{path} is there already; move it away, or choose another with -o")
 
 
 def free_name(path: Path) -> Path:
@@ -80,7 +88,10 @@ def write_text(path: Path, text: str, remedy: str | None = None) -> None:
 
 
 def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
-    """Do the same with `content`. A link, a pipe or a device is written to, not replaced."""
+    """Do the same with `content`. A link, a pipe or a device is written to, not replaced, and a
+    recording neither."""
+    if path.is_file() and _is_recording(path):
+        check_new(path)
     in_place = path.is_symlink() or (path.exists() and not path.is_file())
     try:
         if in_place:
@@ -98,6 +109,14 @@ def write_bytes(path: Path, content: bytes, remedy: str | None = None) -> None:
             f"and run: heapfit report {shell_word(path.parent)}"
         )
         raise HeapfitError(f"cannot write {path}: {reason}; {remedy}") from error
+
+
+def _is_recording(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(RECORDING_MAGIC)) == RECORDING_MAGIC
+    except OSError:  # Writing will fail, too, or it may be written and not read.
+        return False
 
 
 def is_forbidden(error: OSError) -> bool:

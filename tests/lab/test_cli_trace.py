@@ -55,6 +55,28 @@ def test_anonymise(run_heapfit: Heapfit, trace: Path, tmp_path: Path) -> None:
     assert "secret" not in info.stdout
 
 
+def test_a_part_of_a_damaged_trace_is_written_with_a_warning(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.hft").write_bytes(trace.read_bytes()[:-100])
+    for what, *options in (("cut", "--from", "1us"), ("anonymise",)):
+        for name in (f"a.{what}.hft", f"a.{what}-2.hft"):
+            name = name.replace("anonymise", "anonymous")
+            result = run_heapfit("trace", what, "a.hft", *options, folder=tmp_path)
+            assert result.returncode == 0
+            assert result.stdout.startswith(f"{name}: ")
+            assert "the recording was cut short" in result.stderr
+
+
+def test_an_export_does_not_replace_a_recording(
+    run_heapfit: Heapfit, trace: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "b.hft").write_bytes(trace.read_bytes())
+    result = run_heapfit("trace", "export", trace, "--to", "folded", "-o", "b.hft", folder=tmp_path)
+    assert_one_line(result, 2, ["b.hft is there already"])
+    assert (tmp_path / "b.hft").read_bytes() == trace.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

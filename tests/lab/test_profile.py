@@ -274,6 +274,8 @@ def test_of_problems_only_those_that_there_are_are_told() -> None:
     between, blocks = Problems(damaged_bytes=12), Problems(damaged_blocks=1)
     assert recording.problems(between, 0) == [f"{passed_over}12 bytes between blocks."]
     assert recording.problems(blocks, 0) == [f"{passed_over}1 block."]
+    [gap] = recording.problems(Problems(gap_ns=2_300_000_000), 0)
+    assert gap.startswith("Nothing was recorded for 2.3 s between the parts that were merged.")
     [older] = recording.problems(Problems(), 1)
     assert "older than the recording, or whose allocation was lost: 1. What was allocated" in older
     assert "dynamic linker" in older

@@ -173,7 +173,9 @@ def test_lines_go_along_with_a_part_of_a_trace_and_with_others_but_not_without_n
     trace = record(run_heapfit, tmp_path, "--", DEBIANS, shop)
     whole, merged, bare = (tmp_path / name for name in ("cut.hft", "merged.hft", "bare.hft"))
     run_heapfit("trace", "cut", trace, "--from", "1us", "-o", whole)
-    run_heapfit("trace", "merge", trace, whole, "-o", merged)
+    (tmp_path / "other").mkdir()
+    other = record(run_heapfit, tmp_path / "other", "--", DEBIANS, shop)
+    run_heapfit("trace", "merge", other, whole, "-o", merged)
     run_heapfit("trace", "anonymise", trace, "-o", bare)
     assert shop_chains(whole)[SESSION] == 200
     assert shop_chains(merged)[SESSION] == 400

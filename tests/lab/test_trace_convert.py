@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import resource
 from pathlib import Path
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
 from heapfit.errors import HeapfitError
+from heapfit.trace import convert as converting
 from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import FREE, MALLOC, REALLOC, Event, Writer
 from heapfit.trace.schema import FILES
@@ -133,4 +135,17 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_file(tmp_path: Path) -> None:
             service().write(tmp_path / "a.hft")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_named_as_by_other_commands(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file. Detail: [errno 28]")
+
+    monkeypatch.setattr(converting, "_write_objects", full)
+    with pytest.raises(OSError, match="No space left on device") as failed:
+        convert(trace, tmp_path / "tables")
+    assert failed.value.filename == str(tmp_path / "tables")
     assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ from heapfit.trace.convert import convert, inspect
 from heapfit.trace.cut import Part, cut
 from heapfit.trace.ending import ended_early
 from heapfit.trace.merge import merge
-from heapfit.trace.native import Event, Reader
+from heapfit.trace.native import Event, Problems, Reader
 from trace_data import END, INFO, MODULES, Answers, Program, service
 
 Calls = list[tuple[int, Event]]
@@ -50,6 +50,13 @@ def calls(trace: Path) -> Calls:
                 event = Event(**{name: column[row] for name, column in columns.items()})
                 found.append((thread, replace(event, kind=event.kind & 15)))
         return found
+
+
+def another_program() -> Program:
+    """Return a program of another process."""
+    program = service(requests=40, seed=7)
+    program.info |= {"pid": 99, "started_unix_ns": INFO["started_unix_ns"] + 1_000_000}
+    return program
 
 
 def without_time(events: Sequence[tuple[int, Event]]) -> Calls:
@@ -101,6 +108,26 @@ def test_a_part_without_an_event_is_refused_and_leaves_no_file(trace: Path, tmp_
     assert list(tmp_path.iterdir()) == []
 
 
+def test_threads_without_an_event_are_refused_and_leave_no_file(
+    trace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="holds no event"):
+        cut(trace, tmp_path / "cut.hft", Part(threads=frozenset({99})))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_not_replaced(trace: Path, tmp_path: Path) -> None:
+    there = tmp_path / "there.hft"
+    there.write_text("mine")
+    with pytest.raises(UsageError, match="is there already"):
+        cut(trace, there, Part(to_event=10))
+    with pytest.raises(UsageError, match="is there already"):
+        merge([trace], there)
+    with pytest.raises(UsageError, match="is there already"):
+        anonymise(trace, there)
+    assert there.read_text() == "mine"
+
+
 def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
     before = trace.read_bytes()
     with pytest.raises(UsageError, match="is the trace itself"):
@@ -108,34 +135,80 @@ def test_a_trace_is_not_cut_into_itself(trace: Path) -> None:
     assert trace.read_bytes() == before
 
 
-def test_parts_of_a_process_become_what_they_were(
+def test_parts_that_were_cut_out_of_a_recording_become_what_they_were(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:
     half = program.calls[6000][1].ns
-    parts = [tmp_path / "1.hft", tmp_path / "2.hft"]
-    for number, part in enumerate(parts, start=1):
-        later = half * (number - 1)
-        chosen = [
-            (thread, replace(event, ns=event.ns - later))
-            for thread, event in program.calls
-            if (event.ns >= half) == (number == 2)
-        ]
-        started = INFO["started_unix_ns"] + later
-        info = {**INFO, "file_number": number, "started_unix_ns": started}
-        replace(program, info=info, calls=chosen, marks=[]).write(part)
-    made = merge(parts, tmp_path / "all.hft")
+    parts = [tmp_path / "1.hft", tmp_path / "2.hft", tmp_path / "3.hft"]
+    cut(trace, parts[0], Part(to_ns=half))
+    cut(trace, parts[1], Part(from_ns=half, to_event=9000))
+    cut(trace, parts[2], Part(from_event=9000))
+    made = merge(parts[::-1], tmp_path / "all.hft")
     assert made.processes == 1
-    assert calls(tmp_path / "all.hft") == program.calls
-    assert names(tmp_path / "all.hft") == program.names
+    assert without_time(calls(tmp_path / "all.hft")) == without_time(program.calls)
+    assert sorted(names(tmp_path / "all.hft")) == sorted(program.names)
+    summary, _ = inspect(tmp_path / "all.hft")
+    assert summary.problems == made.problems == Problems()
+    assert ended_early(summary.end) == ""
     with Reader(tmp_path / "all.hft") as reader:
         list(reader.events(1 << 12))
         assert [tuple(row)[::2] for row in reader.sites().tolist()] == program.sites
         assert reader.modules == MODULES
+    overlapping = tmp_path / "overlapping.hft"
+    cut(trace, overlapping, Part(from_ns=half - 1_000_000))
+    with pytest.raises(UsageError, match="overlap"):
+        merge([parts[0], overlapping], tmp_path / "twice.hft")
+
+
+def test_of_a_process_that_was_recorded_twice_nothing_is_known_in_between(tmp_path: Path) -> None:
+    first, second = Program(), Program(info={**INFO, "file_number": 2, "began_late": True})
+    thread = first.thread("service")
+    held = [first.malloc(thread, 1000) for _ in range(100)]
+    first.wait(1_000_000)
+    first.mark()
+    gap = 5_000_000
+    second.info["started_unix_ns"] += first.ns + gap
+    second.thread("service")
+    for _ in range(50):
+        second.free(thread, second.malloc(thread, 16))
+    parts = [
+        first.write(tmp_path / "1.hft", {"reason": "stop"}),
+        second.write(tmp_path / "2.hft"),
+    ]
+    made = merge(parts[::-1], tmp_path / "all.hft")
+    summary, threads = inspect(tmp_path / "all.hft")
+    assert (made.processes, len(threads)) == (1, 1)
+    assert summary.totals.end_objects == 0
+    assert summary.totals.peak_objects == len(held)
+    assert summary.problems == Problems(gap_ns=gap)
+    assert summary.info["began_late"] is False
+    assert ended_early(summary.end) == ""
+    freed = [event.ns for _, event in calls(tmp_path / "all.hft") if event.address in held][100:]
+    assert freed[:100] == [first.ns] * 100
+    anonymise(tmp_path / "all.hft", tmp_path / "anonymous.hft")
+    assert inspect(tmp_path / "anonymous.hft")[0].problems.gap_ns == gap
+
+
+def test_a_part_is_placed_at_the_time_of_day_at_which_it_happened(
+    trace: Path, program: Program, tmp_path: Path
+) -> None:
+    half = program.calls[6000][1].ns
+    for name, part in (("time", Part(from_ns=half)), ("events", Part(from_event=6000))):
+        cut(trace, tmp_path / f"{name}.hft", part)
+        with Reader(tmp_path / f"{name}.hft") as reader:
+            assert reader.info["started_unix_ns"] == INFO["started_unix_ns"] + half
+
+
+def test_one_recording_is_not_merged_with_itself(trace: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.hft"
+    copy.write_bytes(trace.read_bytes())
+    for other in (trace, copy):
+        with pytest.raises(UsageError, match="the same part of the same process"):
+            merge([trace, other], tmp_path / "all.hft")
 
 
 def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
-    other = service(requests=40, seed=7)
-    other.info |= {"pid": 99, "started_unix_ns": INFO["started_unix_ns"] + 1_000_000}
+    other = another_program()
     parts = [program.write(tmp_path / "1.hft"), other.write(tmp_path / "2.hft")]
     made = merge(parts, tmp_path / "all.hft")
     assert made.processes == 2
@@ -225,12 +298,39 @@ def test_a_damaged_trace_is_handled_as_far_as_it_can_be_read(
     damaged = tmp_path / "damaged.hft"
     damaged.write_bytes(content)
     whole = inspect(damaged)[0].totals.events
-    assert anonymise(damaged, tmp_path / "a.hft") == whole
-    assert (
-        merge([damaged, trace], tmp_path / "m.hft").events
-        == whole + inspect(trace)[0].totals.events
-    )
+    assert anonymise(damaged, tmp_path / "a.hft").events == whole
+    other = another_program().write(tmp_path / "other.hft")
+    made = merge([damaged, other], tmp_path / "m.hft")
+    assert made.events == whole + inspect(other)[0].totals.events
     if whole:
         cut(damaged, tmp_path / "c.hft", Part(to_event=whole))
         assert inspect(tmp_path / "c.hft")[0].totals.events == whole
     assert convert(damaged, tmp_path / "tables").totals.events == whole
+
+
+def test_a_new_trace_tells_what_was_wrong_with_the_old_one(trace: Path, tmp_path: Path) -> None:
+    content = bytearray(trace.read_bytes()[:-100])
+    content[len(content) // 2] ^= 1
+    damaged, other = tmp_path / "damaged.hft", another_program().write(tmp_path / "other.hft")
+    damaged.write_bytes(content)
+    wrong = inspect(damaged)[0].problems
+    assert wrong.cut_short
+    assert wrong != Problems(cut_short=True)
+    made = tmp_path / "made.hft"
+    for make in (
+        lambda: anonymise(damaged, made).problems,
+        lambda: merge([other, damaged], made).problems,
+        lambda: cut(damaged, made, Part(from_event=1)).problems,
+    ):
+        assert make() == inspect(made)[0].problems == wrong
+        # Of a part before the end it is not said that the end is missing.
+        part = tmp_path / "part.hft"
+        assert cut(made, part, Part(to_event=10)).problems == replace(wrong, cut_short=False)
+        made.unlink()
+        part.unlink()
+
+
+def test_what_a_file_says_of_problems_is_not_believed_blindly(tmp_path: Path) -> None:
+    for said in ([], {"gap_ns": -1, "late_events": "2", "error": 1 << 70, "cut_short": 7}):
+        made = service(requests=2).write(tmp_path / "a.hft", {**END, "problems": said})
+        assert inspect(made)[0].problems == Problems()

@@ -25,6 +25,7 @@ from heapfit.cli.profile_tables import (
     show_profile,
 )
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.files import write_bytes
 from heapfit.host.proc import plain
 from heapfit.live import Client, Refused, some_clients, take
 from heapfit.live.snapshot import read_memory
@@ -247,10 +248,7 @@ def _write(path: Path, content: bytes) -> None:
     if path == _STDOUT:
         sys.stdout.buffer.write(content)
         return
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise HeapfitError(f"cannot write {path}: {error.strerror}") from error
+    write_bytes(path, content, "name another file")
 
 
 def _set(client: Client, words: list[str]) -> list[dict[str, str]]:

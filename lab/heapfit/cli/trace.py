@@ -5,18 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heapfit.cli.arguments import AsJson, split_numbers, time_ns
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import messages, print_json, results, say
+from heapfit.cli.output import messages, print_json, results, say, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.files import free_name
 from heapfit.profile.flames.formats import Format, Unit, What
 from heapfit.text import shell_word
+
+if TYPE_CHECKING:
+    from heapfit.trace.native import Problems
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
@@ -33,7 +38,12 @@ _OPENED_BY = {
 Trace = Annotated[Path, typer.Argument(metavar="TRACE", help="A file that heapfit record wrote.")]
 Written = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FILE", help="The new trace. Default: named after it."),
+    typer.Option(
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="The new trace, which must not exist yet. Default: named after it.",
+    ),
 ]
 
 
@@ -84,6 +94,7 @@ def convert(
         as_json,
         {**made.plain, "folder": str(folder)},
         f"{folder}: {made.objects:,} objects of {made.totals.events:,} events",
+        made.problems,
     )
 
 
@@ -189,8 +200,9 @@ def cut(
         made = cut_trace(_there(trace), target, part, progress)
     _answer(
         as_json,
-        {**vars(made), "file": str(target)},
-        f"{target}: {made.events:,} events, and {made.live:,} blocks that were live at its start",
+        {**asdict(made), "file": str(target)},
+        f"{target}: {made.events:,} events, {made.live:,} blocks live at its start",
+        made.problems,
     )
 
 
@@ -200,14 +212,20 @@ def merge(
         list[Path],
         typer.Argument(metavar="TRACE...", help="Traces of several processes, or of parts of one."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The new trace.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="The new trace, which must not exist yet."
+        ),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Merge traces into one, in the order of their time.
 
-    Parts of one process are joined again. Processes stay apart: their threads are numbered
-    consecutively, and the addresses of each process are moved by a multiple of 2^57. Merge before
-    you anonymise: an anonymous trace does not tell when it began.
+    Parts of one process are joined again. If it was not recorded between two parts, blocks that
+    were live at the end of the first count as freed there. Processes stay apart: their threads
+    are numbered consecutively, and the addresses of each process are moved by a multiple of 2^57.
+    Merge before you anonymise: an anonymous trace does not tell when it began.
     """
     from heapfit.trace.merge import merge as merge_traces
 
@@ -215,9 +233,10 @@ def merge(
         made = merge_traces([_there(each) for each in traces], out, progress)
     _answer(
         as_json,
-        {**vars(made), "file": str(out)},
+        {**asdict(made), "file": str(out)},
         f"{out}: {made.events:,} events of {made.processes:,} process"
         + ("es" if made.processes > 1 else ""),
+        made.problems,
     )
 
 
@@ -232,8 +251,13 @@ def anonymise(trace: Trace, out: Written = None, as_json: AsJson = False) -> Non
 
     target = out or _beside(trace, "anonymous")
     with _shown(f"anonymising {trace.name}") as progress:
-        events = anonymise_trace(_there(trace), target, progress)
-    _answer(as_json, {"events": events, "file": str(target)}, f"{target}: {events:,} events")
+        made = anonymise_trace(_there(trace), target, progress)
+    _answer(
+        as_json,
+        {**asdict(made), "file": str(target)},
+        f"{target}: {made.events:,} events",
+        made.problems,
+    )
 
 
 @contextmanager
@@ -243,11 +267,16 @@ def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress(done, total, what)
 
 
-def _answer(as_json: bool, plain: dict[str, Any], line: str) -> None:
+def _answer(as_json: bool, plain: dict[str, Any], line: str, wrong: Problems) -> None:
+    """Say what was written, and what it lacks because its trace does."""
     if as_json:
         print_json(plain)
     else:
         results.print(line, soft_wrap=True)
+    from heapfit.cli.trace_tables import problems
+
+    for problem in problems(wrong):
+        warn(problem)
 
 
 def _there(trace: Path) -> Path:
@@ -260,7 +289,7 @@ def _there(trace: Path) -> Path:
 
 
 def _beside(trace: Path, what: str) -> Path:
-    made = trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}")
+    made = free_name(trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}"))
     say(f"writing {made}")
     return made
 

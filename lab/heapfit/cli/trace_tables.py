@@ -97,6 +97,12 @@ def problems(found: Problems) -> list[str]:
             else "there were too many chains of calls: of later ones, only the innermost address "
             "is known; record with fewer --sites"
         )
+    if found.gap_ns:
+        seconds = found.gap_ns / 1e9
+        said.append(
+            f"nothing was recorded for {seconds:.3g} s between merged parts: blocks that were live "
+            "then count as freed"
+        )
     if found.cut_short:
         said.append("the recording was cut short: it has no end")
     if found.error:

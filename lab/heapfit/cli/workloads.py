@@ -18,6 +18,7 @@ from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_facts, print_json, results, say, table
 from heapfit.errors import UsageError
+from heapfit.files import check_new, write_text
 from heapfit.records import Workload
 from heapfit.text import shell_word
 
@@ -133,10 +134,7 @@ def new(
         raise UsageError(f"--port takes a number from 1 to {_HIGHEST_PORT}, not {port}")
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
     path = output or Path(f"{name}.toml")
-    if path.exists():
-        raise UsageError(f"{path} is there already; choose another place with -o")
-    from heapfit.files import write_text  # The reports take a second to load.
-
+    check_new(path)
     write_text(path, _toml(name, command, port), "choose another place with -o")
     if as_json:
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import check_new
 from heapfit.host.program import starting, why_not_preloadable
 from heapfit.record.options import PROCESS, PROCESS_VARIABLE, RecordOptions, library, variables
 from heapfit.record.written import examine
@@ -105,8 +106,8 @@ def check_path(path: Path) -> None:
     """Raise UsageError or HeapfitError where no new file can be written at `path`."""
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent} to write a recording to; create it")
-    if PROCESS not in path.name and path.exists():
-        raise UsageError(f"{path} is there already; move it away, or choose another with -o")
+    if PROCESS not in path.name:
+        check_new(path)
     try:
         tempfile.TemporaryFile(dir=path.parent).close()
     except OSError as error:

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heapfit.files import RECORDING_MAGIC
 from heapfit.trace.ending import ended_early
 
-_FILE_MAGIC = b"heapfit\x1a"
 _FILE_HEADER = struct.Struct("<8sHHI")  # magic, version, size, reserved
 _BLOCK_MAGIC = 0x31424648
 # Magic, type, codec, reserved, stored, raw, thread, events; two clocks, sequence and checksum.
@@ -82,7 +82,7 @@ def _walk(file: BinaryIO) -> tuple[int, bool, Mapping[str, Any]]:
     events, whole = 0, False
     end: Mapping[str, Any] = {}
     opening = file.read(_FILE_HEADER.size)
-    if not opening.startswith(_FILE_MAGIC) or len(opening) < _FILE_HEADER.size:
+    if not opening.startswith(RECORDING_MAGIC) or len(opening) < _FILE_HEADER.size:
         return 0, False, end
     file.seek(_FILE_HEADER.unpack(opening)[2])
     while len(raw := file.read(_BLOCK_HEADER.size)) == _BLOCK_HEADER.size:

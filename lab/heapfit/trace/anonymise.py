@@ -12,6 +12,7 @@ is lost.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from heapfit.trace.edit import (
     write_interleaved,
 )
 from heapfit.trace.ending import ended_early
-from heapfit.trace.native import Columns, Progress, Reader, Thread, Writer
+from heapfit.trace.native import Columns, Problems, Progress, Reader, Thread, Writer
 
 # What of a trace's first block says nothing about whose it is.
 _KEPT = (
@@ -53,8 +54,16 @@ _KEPT_BITS = 21  # of an address, its place within a huge page
 _CODE = 0x1000  # the address of the first call site
 
 
-def anonymise(source: Path, target: Path, on_progress: Progress | None = None) -> int:
-    """Write `source` without what tells whose it is to `target`; return how many events it has."""
+@dataclass(frozen=True)
+class Anonymised:
+    """What became a trace that tells nobody's name."""
+
+    events: int
+    problems: Problems
+
+
+def anonymise(source: Path, target: Path, on_progress: Progress | None = None) -> Anonymised:
+    """Write `source` without what tells whose it is to `target`."""
     check_target(target, [source])
     with Reader(source) as reader:
         kept = {name: _harmless(value) for name, value in reader.info.items() if name in _KEPT}
@@ -69,7 +78,7 @@ def _harmless(value: Any) -> Any:
     return value if isinstance(value, int | float) else None
 
 
-def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
+def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> Anonymised:
     threads = ThreadMap(reader, ThreadNumbers(writer, _nameless))
     sites, places, marks = _Sites(reader, writer), _Places(), Marks(reader)
     count = 0
@@ -79,8 +88,10 @@ def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> int:
         write_interleaved(writer, made, marks.until(int(events["ns"][-1])))
         count += len(events["ns"])
     write_interleaved(writer, none(), marks.until(END_NS))
-    writer.end = {"reason": "not told" if ended_early(reader.end) else "anonymised"}
-    return count
+    reason = "not told" if ended_early(reader.end) else "anonymised"
+    problems = reader.problems
+    writer.end = {"reason": reason, "problems": problems.told}
+    return Anonymised(count, problems)
 
 
 def _nameless(thread: Thread) -> Thread:

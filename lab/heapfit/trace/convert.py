@@ -7,6 +7,7 @@ in C while another writes those before; both release Python's lock.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -126,12 +127,16 @@ def _made(folder: Path) -> Iterator[Path]:
     if folder.exists() and not (folder / SUMMARY).exists():
         raise UsageError(f"{folder} exists and holds no tables of a trace; name another")
     unfinished = unfinished_name(folder)
-    unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
     try:
+        unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
         yield unfinished
         if folder.exists():
             shutil.rmtree(folder)
         unfinished.rename(folder)
+    except OSError as error:  # Arrow says it in words of its own.
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(folder)) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -9,6 +9,7 @@ thread that only frees is there too then.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from heapfit.trace.blocks import (
     rows,
 )
 from heapfit.trace.edit import (
+    BATCH_ROWS,
     END_NS,
     Marks,
     SiteCopy,
@@ -38,7 +40,10 @@ from heapfit.trace.edit import (
     shifted,
     write_interleaved,
 )
-from heapfit.trace.native import FREE, Columns, Mark, Progress, Reader, Writer
+from heapfit.trace.native import FREE, Columns, Mark, Problems, Progress, Reader, Writer
+
+# What the first block has of a trace whose last one may tell what was wrong with earlier files.
+_MADE_BY_TOOLS = ("cut", "merged", "anonymous")
 
 
 @dataclass(frozen=True)
@@ -65,29 +70,29 @@ class Cut:
     events: int
     live: int
     duration_ns: int
+    problems: Problems
 
 
 def cut(source: Path, target: Path, part: Part, on_progress: Progress | None = None) -> Cut:
     """Write the part of `source` to `target`."""
     check_target(target, [source])
-    with Reader(source) as reader:
-        info = {**reader.info, "cut": part.plain}
-        within = not part.live and (part.from_ns > 0 or part.from_event > 0)
-        info["began_late"] = info.get("began_late", False) or within
-        with Writer(target, info) as writer:
-            return _Cutter(reader, writer, part).cut(on_progress)
+    with Reader(source) as reader, ExitStack() as opened:
+        return _Cutter(reader, target, part, opened).cut(on_progress)
 
 
 class _Cutter:
-    """Cuts one trace."""
+    """Cuts one trace. The new one is made when the part's start is reached: it tells of that."""
 
-    def __init__(self, reader: Reader, writer: Writer, part: Part) -> None:
-        self._reader, self._writer, self._part = reader, writer, part
-        self._threads = ThreadMap(reader, ThreadNumbers(writer))
-        self._sites = SiteCopy(reader, writer)
+    _writer: Writer
+    _threads: ThreadMap
+    _sites: SiteCopy
+
+    def __init__(self, reader: Reader, target: Path, part: Part, opened: ExitStack) -> None:
+        self._reader, self._target, self._part, self._opened = reader, target, part, opened
         self._marks = Marks(reader)
         self._blocks = LiveBlocks()
         self._origin: int | None = None  # the time of the part's start, once that is reached
+        self._end_ns: int | None = None  # that of its end; None: it is the trace's
         self._events = self._live = self._last_ns = 0
 
     def cut(self, on_progress: Progress | None) -> Cut:
@@ -97,17 +102,30 @@ class _Cutter:
             if inside.start < inside.stop:
                 self._begin(int(events["ns"][inside.start]))
                 self._take(rows(events, inside))
-        if self._origin is None:
+        if self._origin is None or not self._events:
             raise UsageError(
                 f"that part of {self._reader.path} holds no events; heapfit trace info says "
                 "how much there is"
             )
         if self._part.to_event is None:
             self._write(none(), self._marks.until(self._part.to_ns or END_NS))
+        if self._end_ns is not None:
+            self._writer.mark(Mark(self._end_ns - self._origin))
         self._threads.finish()
         self._writer.modules(self._reader.modules)
-        self._writer.end = {"reason": "cut", "live_at_start": self._live}
-        return Cut(self._events, self._live, self._last_ns - self._origin)
+        problems = self._problems()
+        ends = {} if self._end_ns is not None else {"ends": [self._reader.end]}
+        self._writer.end = {"reason": "cut", "problems": problems.told, **ends}
+        return Cut(self._events, self._live, self._last_ns - self._origin, problems)
+
+    def _problems(self) -> Problems:
+        """Return what is wrong up to the part's end, and with the files that the trace is of."""
+        if self._end_ns is None:
+            return self._reader.problems
+        if self._reader.info.keys() & _MADE_BY_TOOLS:
+            for _ in self._reader.events(BATCH_ROWS):
+                pass
+        return replace(self._reader.problems, cut_short=False)
 
     def _located(self, on_progress: Progress | None) -> Iterator[tuple[Columns, slice]]:
         """Yield the batches up to the part's end, each with what of it is inside."""
@@ -121,6 +139,8 @@ class _Cutter:
             start, stop = min(start, count), max(stop, 0)
             yield events, slice(start, max(start, stop))
             if stop < count:
+                after = int(events["ns"][stop])
+                self._end_ns = after if part.to_ns is None else min(after, part.to_ns)
                 return
             number += count
 
@@ -134,11 +154,27 @@ class _Cutter:
         if self._origin is not None:
             return
         self._origin = first_ns if self._part.from_event else self._part.from_ns
-        marks = [replace(mark, ns=self._origin) for mark in self._marks.until(self._origin)]
         living = self._living() if self._part.live else none()
         self._live = len(living["ns"])
+        self._writer = self._opened.enter_context(Writer(self._target, self._info()))
+        self._threads = ThreadMap(self._reader, ThreadNumbers(self._writer))
+        self._sites = SiteCopy(self._reader, self._writer)
+        marks = [replace(mark, ns=self._origin) for mark in self._marks.until(self._origin)]
         self._write(living, [])
         self._write(none(), marks[-1:])
+
+    def _info(self) -> dict[str, Any]:
+        """Return what the new trace says about itself."""
+        info, part, origin = self._reader.info, self._part, self._origin or 0
+        info["cut"] = part.plain
+        within = not part.live and (part.from_ns > 0 or part.from_event > 0)
+        info["began_late"] = info.get("began_late", False) or within
+        if origin:
+            info["live_at_start"] = self._live
+        if began := info.get("started_unix_ns"):
+            info["cut_of_unix_ns"] = info.get("cut_of_unix_ns") or began
+            info["started_unix_ns"] = began + origin
+        return info
 
     def _living(self) -> Columns:
         """Return the blocks that live now, as allocations at the part's start."""

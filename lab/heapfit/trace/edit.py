@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heapfit.errors import UsageError
+from heapfit.files import check_new
 from heapfit.trace.blocks import rows
 from heapfit.trace.native import Columns, Mark, Progress, Reader, Thread, Writer
 
@@ -150,9 +151,10 @@ def batches(reader: Reader, on_progress: Progress | None) -> Iterator[Columns]:
 
 
 def check_target(target: Path, sources: list[Path]) -> None:
-    """Raise UsageError when the new file would take the place of one that is read."""
+    """Raise UsageError when the new file would take the place of one that is there."""
     if any(target.exists() and target.samefile(source) for source in sources if source.exists()):
         raise UsageError(f"{target} is the trace itself; name another file with --out")
+    check_new(target)
 
 
 def shifted(ns: NDArray[Any], by: int) -> NDArray[np.uint64]:

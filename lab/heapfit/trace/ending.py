@@ -29,10 +29,15 @@ def ended_early(end: Mapping[str, Any] | None) -> str:
     ('', 'stop', 'it was cut short')
     >>> ended_early({"reason": "merged", "ends": [{"reason": "exit"}, {"reason": "cut"}]})
     'cut'
+
+    A part that was cut out up to the end of its trace ended as that did.
+
+    >>> ended_early({"reason": "cut"}), ended_early({"reason": "cut", "ends": [{"reason": "exit"}]})
+    ('cut', '')
     """
     if end is None:
         return NO_END
     reason = str(end.get("reason", "exit"))
-    if reason in _WRITTEN_BY_TOOLS:
+    if reason in _WRITTEN_BY_TOOLS or "ends" in end:
         return next(filter(None, map(ended_early, end.get("ends", []))), "")
     return "" if reason in _ENDS_OF_PROGRAMS else reason

@@ -3,9 +3,13 @@
 Traces of one process that follow each other (recording was stopped and started again) are its
 parts: a thread is told by its number in the system, an address is the same block in all of them.
 Traces are taken for such parts when process, parent, program and arguments agree and their file
-numbers differ. All others are of processes of their own: their threads are other threads, and
-their addresses, of blocks as of code, are moved apart, the second process's by 2^57, and so on.
-Where each begins on the clock of all is known from the time of day at which it was recorded.
+numbers differ. What became of a block between two recordings nobody knows: those that live at the
+end of one are freed there. Nothing is unknown between parts that were cut out of one recording,
+where one ends when the next begins.
+
+All others are of processes of their own: their threads are other threads, and their addresses, of
+blocks as of code, are moved apart, the second process's by 2^57, and so on. Where each begins on
+the clock of all is known from the time of day at which it was recorded.
 """
 
 from __future__ import annotations
@@ -13,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.trace.blocks import in_order, joined, none, rows
+from heapfit.trace.blocks import LiveBlocks, in_order, joined, none, rows
 from heapfit.trace.edit import (
     BATCH_ROWS,
     END_NS,
@@ -29,7 +34,18 @@ from heapfit.trace.edit import (
     check_target,
     write_interleaved,
 )
-from heapfit.trace.native import Batch, Columns, Mark, Progress, Reader, Thread, Writer
+from heapfit.trace.native import (
+    EVENT_COLUMNS,
+    FREE,
+    Batch,
+    Columns,
+    Mark,
+    Problems,
+    Progress,
+    Reader,
+    Thread,
+    Writer,
+)
 from heapfit.trace.sites import parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.
@@ -37,6 +53,9 @@ _SPACE_BITS = 57
 PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
 # Two thirds of a gigabyte at most, however many files are read side by side.
 _ROWS_OF_ALL = 1 << 23
+# A writer sets events of different threads at one time a nanosecond apart, so that a part may end
+# a little later than it was cut.
+_TIES_NS = 1000
 
 
 @dataclass(frozen=True)
@@ -46,6 +65,7 @@ class Merged:
     events: int
     processes: int
     duration_ns: int
+    problems: Problems
 
 
 def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
@@ -56,7 +76,14 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
         infos = [reader.info for reader in readers]
         _check(sources, infos)
         processes = _processes(infos)
-        info = {**infos[0], "merged": infos, "started_unix_ns": min(map(_started, infos))}
+        _check_parts(sources, infos, processes)
+        info = {
+            **infos[0],
+            "merged": infos,
+            "started_unix_ns": min(map(_started, infos)),
+            "began_late": _began_late(infos, processes),
+            "live_at_start": min(infos, key=_started).get("live_at_start", 0),
+        }
         with Writer(target, info) as writer:
             merger = _Merger(readers, processes, writer)
             return merger.merge(on_progress)
@@ -64,6 +91,11 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
 
 def _started(info: dict[str, Any]) -> int:
     return int(info.get("started_unix_ns", 0))
+
+
+def _recording(info: dict[str, Any]) -> tuple[Any, int]:
+    """Return which of its process's recordings a trace is, or was cut out of."""
+    return info.get("file_number"), int(info.get("cut_of_unix_ns") or _started(info))
 
 
 def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
@@ -84,22 +116,52 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
 
 def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:
     """Return which process each trace is of, from 0 in order of appearance."""
-    groups: list[tuple[Any, set[Any]]] = []  # what a process is told by, numbers of its files
+    groups: list[tuple[Any, dict[Any, int]]] = []  # what a process is told by, its recordings
     found = []
     for info in infos:
         key = [info.get(name) for name in ("pid", "parent", "program", "arguments")]
-        number = info.get("file_number")
-        match = next((i for i, (k, n) in enumerate(groups) if k == key and number not in n), None)
+        number, began = _recording(info)
+        match = next(
+            (
+                i
+                for i, (known, recordings) in enumerate(groups)
+                if known == key and (number not in recordings or recordings[number] == began > 0)
+            ),
+            None,
+        )
         if match is None:
             match = len(groups)
-            groups.append((key, set()))
-        groups[match][1].add(number)
+            groups.append((key, {}))
+        groups[match][1][number] = began
         found.append(match)
     if len(groups) > PROCESSES_MAX:
         raise UsageError(
             f"these are {len(groups)} processes; merge at most {PROCESSES_MAX} into one"
         )
     return found
+
+
+def _began_late(infos: Sequence[dict[str, Any]], processes: Sequence[int]) -> bool:
+    """Return whether the first part of a process began in its middle."""
+    firsts: dict[int, dict[str, Any]] = {}
+    for process, info in sorted(zip(processes, infos, strict=True), key=lambda it: _started(it[1])):
+        firsts.setdefault(process, info)
+    return any(info.get("began_late", False) for info in firsts.values())
+
+
+def _check_parts(
+    sources: Sequence[Path], infos: Sequence[dict[str, Any]], processes: Sequence[int]
+) -> None:
+    """Raise UsageError where two traces are the same part of the same process."""
+    seen: dict[Any, int] = {}
+    for i, (source, info, process) in enumerate(zip(sources, infos, processes, strict=True)):
+        status = source.stat()
+        for key in ((process, *_recording(info), _started(info)), (status.st_dev, status.st_ino)):
+            if (other := seen.setdefault(key, i)) != i:
+                raise UsageError(
+                    f"{sources[other]} and {source} are the same part of the same process, which "
+                    "would count twice; name one of them"
+                )
 
 
 @dataclass
@@ -110,11 +172,21 @@ class _Process:
     threads: dict[int, tuple[int, int]] = field(default_factory=dict)  # by tid: file, number
     sites: dict[tuple[int, int], int] = field(default_factory=dict)  # by caller and address
     resident: Mark | None = None  # the latest
+    steps: list[_Source | _Seam] = field(default_factory=list)  # parts and seams that are not done
+    blocks: LiveBlocks | None = None  # followed where there are several parts
 
     @property
     def base(self) -> int:
         """What is added to its addresses."""
         return self.number << _SPACE_BITS
+
+    def fill(self) -> _Source | _Seam:
+        """Return the step that has something to take, or the last."""
+        self.steps[0].fill()
+        while self.steps[0].ended and self.steps[1:]:
+            del self.steps[0]
+            self.steps[0].fill()
+        return self.steps[0]
 
 
 class _Source:
@@ -130,6 +202,14 @@ class _Source:
         self._batch = Batch.of_events(min(BATCH_ROWS, _ROWS_OF_ALL // merger.files))
         self._taken = 0
         self.ended = False
+        self.carried = 0  # events at its start that are of blocks of the part before
+
+    @property
+    def end_ns(self) -> int:
+        """When it ended, once it has."""
+        threads, marks = self.reader.thread_rows(), self.reader.marks()
+        last = (threads["last_ns"].max(initial=0), marks["tick"].max(initial=0))
+        return min(int(max(last)) + self.delay, END_NS)
 
     @property
     def last_ns(self) -> int:
@@ -149,7 +229,20 @@ class _Source:
         if ns >= self.delay:
             limit = np.uint64(ns - self.delay)
             self._taken = int(np.searchsorted(filled["ns"], limit, side="right"))
-        return self._mapped(rows(filled, slice(first, self._taken)))
+        made = self._mapped(rows(filled, slice(first, self._taken)))
+        blocks = self.process.blocks
+        if blocks is not None:
+            made = self._without_carried(made, blocks) if self.carried else made
+            blocks.follow(made)
+        return made
+
+    def _without_carried(self, events: Columns, blocks: LiveBlocks) -> Columns:
+        """Leave out allocations that only say what lives at the start, and is known to."""
+        kept = np.ones(len(events["ns"]), bool)
+        first = slice(0, self.carried)
+        self.carried -= len(kept[first])
+        kept[first] = ~np.isin(events["address"][first], blocks.allocations()["address"])
+        return rows(events, kept)
 
     def _mapped(self, events: Columns) -> Columns:
         base = self.process.base
@@ -192,6 +285,64 @@ class _Source:
         self.sites = np.array(numbers, np.uint32)
 
 
+class _Seam:
+    """Where one part of a process ends and the next begins: it frees what lives there, unless they
+    are parts of one recording with nothing between them."""
+
+    def __init__(self, before: _Source, after: _Source) -> None:
+        self._before, self._after = before, after
+        self._left: Columns | None = None  # None: not reached yet
+        self.last_ns = self.gap_ns = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is no more to take."""
+        return self._left is not None and not len(self._left["ns"])
+
+    def fill(self) -> None:
+        """Come to the seam."""
+        if self._left is not None:
+            return
+        before, after = self._before, self._after
+        self.last_ns = before.end_ns
+        gap_ns = after.delay - self.last_ns
+        is_one = _recording(before.reader.info) == _recording(after.reader.info)
+        if is_one and gap_ns < -_TIES_NS:
+            raise UsageError(
+                f"{before.reader.path} and {after.reader.path} are parts of one recording that "
+                "overlap, so that events would count twice; cut them where one ends and the next "
+                "begins"
+            )
+        if is_one and gap_ns <= 0:
+            after.carried = after.reader.info.get("live_at_start", 0)
+            self._left = none()
+        else:
+            after.delay = max(after.delay, self.last_ns)
+            self.gap_ns = after.delay - self.last_ns
+            self._left = self._lost()
+
+    def take(self, ns: int) -> Columns:
+        """Take the frees, if the time has come."""
+        assert self._left is not None
+        if ns < self.last_ns:
+            return none()
+        taken, self._left = self._left, none()
+        return taken
+
+    def _lost(self) -> Columns:
+        """Return a free of each block that lives, by the thread that allocated it."""
+        process = self._before.process
+        assert process.blocks is not None
+        lost = process.blocks.allocations()
+        process.blocks = LiveBlocks()
+        frees = {name: np.zeros(len(lost["ns"]), kind) for name, kind in EVENT_COLUMNS.items()}
+        frees["kind"][:] = FREE
+        frees["ns"][:] = self.last_ns
+        frees["thread"], frees["address"] = lost["thread"], lost["address"]
+        # Thread by thread: events of different threads could not all be at the same time.
+        return rows(frees, np.argsort(frees["thread"], kind="stable"))
+
+
 class _Merger:
     """Merges traces that are open."""
 
@@ -206,6 +357,19 @@ class _Merger:
             _Source(file, reader, self._processes[process], self)
             for file, (reader, process) in enumerate(zip(readers, processes, strict=True))
         ]
+        self._seams: list[_Seam] = []
+        self._last = [self._joined(process) for process in self._processes]
+
+    def _joined(self, process: _Process) -> _Source:
+        """Put the parts of a process one behind the other; return the last."""
+        parts = [source for source in self._sources if source.process is process]
+        parts.sort(key=lambda source: source.delay)
+        process.steps += parts[:1]
+        for before, after in pairwise(parts):
+            process.blocks = LiveBlocks()
+            self._seams.append(_Seam(before, after))
+            process.steps += [self._seams[-1], after]
+        return parts[-1]
 
     def site(self, process: _Process, caller: int, address: int) -> int:
         """Return the number of a site of a process, which is written when it is new."""
@@ -227,22 +391,25 @@ class _Merger:
             if on_progress:
                 on_progress(sum(source.reader.position for source in self._sources), size)
         write_interleaved(self.writer, none(), self._marks(END_NS))
+        self.writer.mark(Mark(max(source.end_ns for source in self._last)))
         for source in self._sources:
             source.threads.finish()
         self._write_modules()
-        self.writer.end = {"reason": "merged", "ends": [s.reader.end for s in self._sources]}
-        return Merged(events, len(self._processes), last_ns)
+        ends = [source.reader.end for source in self._last]
+        gaps = Problems(gap_ns=sum(seam.gap_ns for seam in self._seams))
+        problems = sum((source.reader.problems for source in self._sources), gaps)
+        self.writer.end = {"reason": "merged", "ends": ends, "problems": problems.told}
+        return Merged(events, len(self._processes), last_ns, problems)
 
     def _in_order(self) -> Iterator[tuple[Columns, int]]:
         """Yield events in order of time, each batch with the time up to which it is complete."""
         while True:
-            for source in self._sources:
-                source.fill()
-            left = [source for source in self._sources if not source.ended]
+            steps = [process.fill() for process in self._processes]
+            left = [step for step in steps if not step.ended]
             if not left:
                 return
-            until = min(source.last_ns for source in left)
-            yield in_order(joined([source.take(until) for source in left])), until
+            until = min(step.last_ns for step in left)
+            yield in_order(joined([step.take(until) for step in left])), until
 
     def _marks(self, ns: int) -> list[Mark]:
         """Return the marks of all up to a time: what is resident is the sum over the processes."""

@@ -23,7 +23,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -45,6 +45,7 @@ ALIVE_KIND = 255  # in place of what it died by
 FREE, MALLOC, CALLOC, REALLOC, ALIGNED, NEW, NEW_ALIGNED, DELETE = range(8)
 FREES = (FREE, DELETE)
 INNERMOST, NO_SITES = 1, 2  # Problems.sites_limit
+_NOT_COUNTED = ("cut_short", "sites_limit", "error")  # of Problems
 
 _TOTALS_BATCH = 1 << 16
 _WHY_BYTES = 256
@@ -67,6 +68,27 @@ class Problems:
     cut_short: bool = False
     sites_limit: int = 0  # INNERMOST or NO_SITES: what later chains of calls have for a site
     error: int = 0  # errno that ended the reading early
+    gap_ns: int = 0  # between merged parts of a process; trace.h knows nothing of it
+
+    def __add__(self, other: Problems) -> Problems:
+        """Return what is wrong with two files together.
+
+        >>> (Problems(late_events=1, cut_short=True) + Problems(late_events=2)).told
+        {'late_events': 3, 'cut_short': True}
+        """
+        return Problems(
+            **{
+                name: max(mine, theirs) if name in _NOT_COUNTED else mine + theirs
+                for (name, mine), theirs in zip(
+                    vars(self).items(), vars(other).values(), strict=True
+                )
+            }
+        )
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What there is of them."""
+        return {name: value for name, value in vars(self).items() if value}
 
 
 @dataclass(frozen=True)
@@ -127,12 +149,14 @@ class Mark:
 
 
 def _structure(record: type, **kinds: Any) -> type[Structure]:
-    """Return the structure with a record's members: of 64 bits, unless `kinds` has another."""
+    """Return the structure with a record's members: of 64 bits, unless `kinds` has another kind,
+    or None for a member that is not in it."""
     members = [(each.name, kinds.get(each.name, c_uint64)) for each in fields(record)]
-    return type(record.__name__, (Structure,), {"_fields_": members})
+    kept = [(name, kind) for name, kind in members if kind is not None]
+    return type(record.__name__, (Structure,), {"_fields_": kept})
 
 
-_Problems = _structure(Problems, cut_short=c_bool, sites_limit=c_uint8, error=c_int32)
+_Problems = _structure(Problems, cut_short=c_bool, sites_limit=c_uint8, error=c_int32, gap_ns=None)
 _Totals = _structure(Totals)
 
 
@@ -310,8 +334,12 @@ class Reader:
 
     @property
     def problems(self) -> Problems:
-        """What was wrong with the file so far."""
-        return Problems(*_members(self._library.trace_problems(self._reader)))
+        """What was wrong with the file so far, and when its end has been read with the files that
+        it was made of."""
+        own = Problems(*_members(self._library.trace_problems(self._reader)))
+        before = _told_before(self.end)
+        # The marks of the new file have the losses, too.
+        return replace(own + before, lost_events=max(own.lost_events, before.lost_events))
 
     @property
     def position(self) -> int:
@@ -493,6 +521,19 @@ def _object(raw: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def _told_before(end: Mapping[str, Any] | None) -> Problems:
+    """Return what was wrong with the files that one was made of, as its end says."""
+    said = (end or {}).get("problems")
+    if not isinstance(said, dict):
+        return Problems()
+    numbers = {
+        name: said[name]
+        for name in vars(Problems())
+        if name not in ("cut_short", "error") and _is_number(said.get(name))
+    }
+    return Problems(**numbers, cut_short=said.get("cut_short") is True)
+
+
 def _any(_: Any) -> bool:
     return True
 
@@ -522,6 +563,7 @@ _INFO: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("heapfit", "program", "arch", "allocator"), _is_text),
     **dict.fromkeys(("pid", "parent", "cores", "page_size", "sample", "sites"), _is_number),
     **dict.fromkeys(("started_unix_ns", "file_number", "live_before"), _is_number),
+    **dict.fromkeys(("cut_of_unix_ns", "live_at_start"), _is_number),
     "began_late": _is_answer,
     "arguments": _are_texts,
     "environment": _are_named_texts,

@@ -18,7 +18,7 @@ from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
 from heapfit.text import capitalised, counted, join_words, size
-from heapfit.trace.ending import NO_END, ended_early
+from heapfit.trace.ending import ended_early
 from heapfit.trace.native import NO_SITES, Problems
 from heapfit.trace.sites import parse_mappings
 
@@ -74,7 +74,7 @@ def count(trace: Trace, tally: Tally) -> None:
             *_few_noted(trace, amount(sizes, PEAK)),
             *_hidden(summary.info),
             *_changed(summary.changed),
-            *_ended_before(early),
+            *_ended_before("" if summary.problems.cut_short else early),
         ],
         whole=summary.problems == Problems(),
         ended_early=bool(early),
@@ -187,7 +187,7 @@ def _lacks(info: Info, peak_bytes: int) -> list[str]:
 
 
 def _ended_before(why: str) -> list[str]:
-    if why in ("", NO_END):  # of which the problems of the file tell
+    if not why:
         return []
     return [
         f"The recording ended before the program did ({why}): what was live then may have been "
@@ -210,6 +210,12 @@ def problems(found: Problems, unmatched: int) -> list[str]:
         (
             found.damaged_blocks or found.damaged_bytes,
             f"Damage in the file was skipped: {join_words(_damage(found))}.",
+        ),
+        (
+            found.gap_ns,
+            f"Nothing was recorded for {found.gap_ns / 1e9:.3g} s between the parts that were "
+            "merged. What became of the blocks that were live then is not known: they count as "
+            "freed at the end of their part.",
         ),
         (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of unknown kinds."),
         (
