@@ -172,9 +172,20 @@ bool platform_make_readable(void *start, size_t size)
 
 static _Atomic(size_t) commit_most = SIZE_MAX; /* relaxed: a limit that stands for itself */
 
+/* As many bytes as there are of memory and swap. */
+static size_t learn_commit_most(void)
+{
+    struct sysinfo info = memory_of_machine();
+    size_t all = ((size_t)info.totalram + (size_t)info.totalswap) * info.mem_unit;
+    if (all == 0) all = SIZE_MAX;
+    atomic_store_explicit(&commit_most, all, memory_order_relaxed);
+    return all;
+}
+
 bool platform_commit(void *start, size_t size)
 {
-    if (size > atomic_load_explicit(&commit_most, memory_order_relaxed)) return false;
+    bool is_too_much = size > atomic_load_explicit(&commit_most, memory_order_relaxed);
+    if (is_too_much && size > learn_commit_most()) return false; /* swap may have been added */
     int saved = errno;
     bool done = protect(start, size, PROT_READ | PROT_WRITE);
     if (done) exclude_from_dumps(start, size, false);
@@ -262,14 +273,11 @@ static _Atomic(bool) overcommit_is_strict; /* relaxed: a flag that stands for it
 
 void platform_overcommit_learn(void)
 {
-    char policy = '0';
+    char policy = '\0';
     read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
     bool is_strict = policy == '2' || soft_limit(RLIMIT_DATA) != SIZE_MAX;
     atomic_store_explicit(&overcommit_is_strict, is_strict, memory_order_relaxed);
-    struct sysinfo info = memory_of_machine();
-    size_t all = ((size_t)info.totalram + (size_t)info.totalswap) * info.mem_unit;
-    if (policy == '1' || all == 0) all = SIZE_MAX;
-    atomic_store_explicit(&commit_most, all, memory_order_relaxed);
+    if (policy == '0') learn_commit_most();
 }
 
 bool platform_overcommit_is_strict(void)

@@ -233,7 +233,7 @@ typedef struct hf_stats {
     size_t dirty_bytes; /* free spans that have not been given back to the kernel */
     size_t own_bytes; /* heapfit's own tables */
     size_t
-        footprint; /* the most that may be resident because of heapfit: its tables, and all spans that are in use, kept or dirty.
+        footprint; /* the most that may be resident because of heapfit but for free memory in huge pages: its tables, and all spans that are in use, kept or dirty.
                          These count in full, touched or not */
     size_t committed; /* address space that is accessible */
     size_t reserved; /* address space that is reserved; grows with the heap */

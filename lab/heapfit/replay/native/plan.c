@@ -29,7 +29,6 @@ enum {
  * the block that stands at its address, or get one there and lose it again. So it waits here until then. */
 struct unborn {
     struct block block;
-    uint64_t old_size; /* that counts as live meanwhile */
     uint64_t returned_ns;
     uint32_t thread; /* that called */
 };
@@ -256,9 +255,7 @@ static bool bear(struct plan_maker *maker, struct stream *stream, uint32_t numbe
     struct unborn born = maker->unborn[number];
     maker->unborn_count--;
     memmove(&maker->unborn[number], &maker->unborn[number + 1], (maker->unborn_count - number) * sizeof born);
-    if (!settle(maker, stream, born.block)) return false;
-    maker->live -= born.old_size;
-    return lives(maker, stream, born.block.size);
+    return settle(maker, stream, born.block);
 }
 
 /* Those whose calls have returned before an event, or whose thread goes on with it. */
@@ -272,12 +269,15 @@ static bool bear_returned(struct plan_maker *maker, struct stream *stream, const
     return true;
 }
 
-/* One that is to be born there is. */
+/* One that is to be born there is: of several, that whose call returns first. */
 static bool bear_at(struct plan_maker *maker, struct stream *stream, uint64_t address)
 {
-    for (uint32_t i = 0; i < maker->unborn_count; i++)
-        if (maker->unborn[i].block.address == address) return bear(maker, stream, i);
-    return true;
+    uint32_t first = maker->unborn_count;
+    for (uint32_t i = 0; i < maker->unborn_count; i++) {
+        if (maker->unborn[i].block.address != address) continue;
+        if (first == maker->unborn_count || maker->unborn[i].returned_ns < maker->unborn[first].returned_ns) first = i;
+    }
+    return first == maker->unborn_count || bear(maker, stream, first);
 }
 
 /* The live block at an address, in `found`, or NULL there: none that is known. */
@@ -316,8 +316,8 @@ static bool add_realloc(struct plan_maker *maker, struct stream *stream, const s
         maker->header.unmatched_reallocs++;
         return add_allocation(maker, stream, event, PLAN_MALLOC);
     }
-    struct unborn unborn = {
-        .block = *found, .old_size = found->size, .returned_ns = event->ns + event->lasted_ns, .thread = event->thread};
+    uint64_t old_size = found->size;
+    struct unborn unborn = {.block = *found, .returned_ns = event->ns + event->lasted_ns, .thread = event->thread};
     unborn.block.address = event->address;
     unborn.block.size = clipped(event->size);
     blocks_take(&maker->blocks, found);
@@ -326,7 +326,8 @@ static bool add_realloc(struct plan_maker *maker, struct stream *stream, const s
     maker->header.reallocs++;
     if (maker->unborn_count == UNBORN_MAX && !bear(maker, stream, 0)) return false;
     maker->unborn[maker->unborn_count++] = unborn;
-    return true;
+    maker->live -= old_size; /* a replay's realloc takes place at once, in this thread */
+    return lives(maker, stream, unborn.block.size);
 }
 
 static bool add_free(struct plan_maker *maker, struct stream *stream, const struct plan_event *event)
