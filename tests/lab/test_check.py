@@ -251,6 +251,13 @@ def made(*sites: tuple[int, int, str]) -> Heap:
     )  # fmt: skip
 
 
+def test_a_figure_that_fails_is_told_with_its_bound() -> None:
+    same = made().model_copy(update={"figures": {"allocations": [100] * 5}})
+    [found] = against.compare(same, same, against.allowances(["allocations<=0.5"]))
+    assert found.outcome == "failed"
+    assert found.why == "100, as when it was saved; at most 50 allowed"
+
+
 def growth(before: Heap, now: Heap) -> list[str]:
     [_, allocated] = against.compare(before, now, {})
     return [place.what for place in allocated.places]

@@ -142,9 +142,10 @@ def _decide(
     is_above = found[0] > bound
     is_shown = is_above and are_enough(len(saved), len(found))
     outcome: Outcome = "passed" if most_within else "failed" if is_shown else "untold"
-    why = f"{_range(found)}, as when it was saved"
-    if _range(found) != _range(saved):
-        limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
+    limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
+    if _range(found) == _range(saved):
+        why = f"{_range(found)}, as when it was saved{limit}"
+    else:
         why = f"{_range(found)} ({_range(saved)} when saved{limit})"
     if outcome == "untold" and is_above:
         why += (
