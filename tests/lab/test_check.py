@@ -100,6 +100,43 @@ def test_a_process_that_is_left_in_the_background_is_told(
     assert "left_running" not in (tmp_path / "heap.json").read_text()
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("starter", [["timeout", "9"], ["sh", "-c", '"$0"; true']])
+def test_a_program_that_is_started_by_another_is_recorded_or_nothing_is_saved(
+    run_heapfit: Heapfit, tmp_path: Path, build: Build, starter: list[str]
+) -> None:
+    """The figures of the one that starts it are the same whatever it does."""
+    saving, command = ["check", "--save", "heap.json"], ["--", *starter, "./checked"]
+    result = run_heapfit(*saving, *command, folder=tmp_path)
+    assert_one_line(result, 4, ["and not the programs that it started", "--attach-children"])
+    assert not (tmp_path / "heap.json").exists()
+    assert run_heapfit(*saving, "--attach-children", *command, folder=tmp_path).returncode == 0
+    build("LEAK")
+    result = run_heapfit("check", "--against", "heap.json", *command, folder=tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+
+
+def test_processes_that_are_not_recorded_are_told_of(
+    run_heapfit: Heapfit, tmp_path: Path, build: Build
+) -> None:
+    command = ["--", "perl", "-e", "system('./checked')"]
+    for option in ("--save", "--against"):
+        result = run_heapfit("check", option, "heap.json", *command, folder=tmp_path)
+        assert result.returncode == 0
+        assert "note: the program started other processes, which are not in" in result.stderr
+    assert "started_others" not in (tmp_path / "heap.json").read_text()
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 130", 0), ("kill -INT $PPID; exit 0", 130)])
+def test_only_a_signal_to_heapfit_interrupts_it(
+    run_heapfit: Heapfit, tmp_path: Path, script: str, code: int
+) -> None:
+    options = ["--runs", "1", "--save", "heap.json"]
+    result = run_heapfit("check", *options, "--", "sh", "-c", script, folder=tmp_path)
+    assert result.returncode == code, result.stderr
+    assert ("interrupted" in result.stderr) == (code == 130)
+
+
 def test_a_rebuilt_program_passes_and_what_moved_is_said(
     run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap
 ) -> None:
@@ -249,6 +286,13 @@ def made(*sites: tuple[int, int, str]) -> Heap:
             for n, size, call in sites
         ],
     )  # fmt: skip
+
+
+def test_a_figure_that_fails_is_told_with_its_bound() -> None:
+    same = made().model_copy(update={"figures": {"allocations": [100] * 5}})
+    [found] = against.compare(same, same, against.allowances(["allocations<=0.5"]))
+    assert found.outcome == "failed"
+    assert found.why == "100, as when it was saved; at most 50 allowed"
 
 
 def growth(before: Heap, now: Heap) -> list[str]:

@@ -73,6 +73,9 @@ OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
     ("arguments", "said"),
     [
         (["comapre"], ["unknown command 'comapre'", "did you mean 'compare'?"]),
+        (["top", "--once", "--interval", "nan"], ["--interval takes seconds, of at most a year"]),
+        (["top", "--once", "--interval", "1e300"], ["--interval takes seconds", "not 1e+300"]),
+        (["compare", "--timeout", "inf", "--", "true"], ["--timeout takes seconds", "not inf"]),
         (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
         (["lib", "--variant"], ["--variant", "requires an argument"]),
         (["allocators", "show"], ["missing argument", "NAME"]),

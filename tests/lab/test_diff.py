@@ -11,7 +11,7 @@ import profile_tables
 import pytest
 import report_data
 from conftest import Heapfit, assert_one_line
-from heapfit.diff import Change, Diff, of_recordings, of_studies
+from heapfit.diff import Change, Diff, of_recordings, of_studies, tables
 from heapfit.records import Study, Trial
 from heapfit.trace.convert import convert
 from profile_tables import Block, SiteRow, Tables, complete
@@ -124,6 +124,9 @@ def test_resident_memory_of_recordings_is_compared_where_both_were_looked_at(
     assert found["Most resident"] is Change.UNCLEAR
     assert found["Resident at the end"] is Change.MORE
     assert "Most resident" not in by_name(of_recordings(old, recording("none", [])), "")
+    # Of little memory a few pages are a large share.
+    few, more = recording("few", [3 << 20, 2 << 20]), recording("more", [3 << 20, 23 << 17])
+    assert by_name(of_recordings(few, more), "")["Resident at the end"] is Change.UNCLEAR
 
 
 def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed: str = "") -> Path:
@@ -144,7 +147,10 @@ def _built(folder: Path, build_id: str, line: int, *, source: str = "", changed:
 def test_sites_of_one_build_are_told_apart_by_line(tmp_path: Path) -> None:
     old, new = (_built(tmp_path / str(line), "c0ffee", line) for line in (3, 5))
     assert {each.of for each in of_recordings(old, new).sites} == {"f (a.c:3)", "f (a.c:5)"}
+    assert not of_recordings(old, new).changed
     rebuilt = _built(tmp_path / "rebuilt", "decade", 5)
+    [build] = of_recordings(old, rebuilt).changed
+    assert (build.name, build.old, build.new) == ("build", "c0ffee", "decade")
     assert {each.of for each in of_recordings(old, rebuilt).sites} == {"f (a.c)"}
     # A line of an interpreted program may move though the interpreter is the same.
     old, new = (_built(tmp_path / f"i{n}", "c0ffee", n, source="/srv/a.c") for n in (3, 5))
@@ -163,6 +169,25 @@ def test_what_was_rebuilt_has_addresses_and_is_told_how_to_keep_names(
     shown = run_heapfit("diff", old, new).stdout
     assert shown.index(kept) < shown.index("Call sites: bytes live at the peak")
     assert "keep the names: heapfit profile" in run_heapfit("diff", old, new, "--markdown").stdout
+
+
+@pytest.mark.parametrize(("new_bytes", "word"), [(64, "same"), (80, "more"), (48, "less")])
+def test_sites_that_share_a_name_are_told_together(
+    tmp_path: Path, new_bytes: int, word: str
+) -> None:
+    """Another caller, further out than is shown, makes no more of what is the same."""
+
+    def recording(outermost: str, size: int) -> Path:
+        calls = ["f", "g", "h", outermost]
+        chain = [SiteRow(4 - n, name, caller=3 - n) for n, name in enumerate(calls)]
+        tables = Tables(complete([Block(size, 10, site=4)]), sites=chain, info={"sites": 8})
+        return profile_tables.write(tmp_path / outermost, tables)
+
+    diff = of_recordings(recording("one", 64), recording("other", new_bytes))
+    assert {each.change for each in diff.sites} == {Change.NEW, Change.GONE}
+    found = {title: rows for title, _, rows in tables(diff)}
+    [[name, *_, told]] = found["Call sites: bytes allocated"]
+    assert (name, told) == ("f < g < h", word)
 
 
 def _concluded(tmp_path: Path, **of_new: Any) -> str:

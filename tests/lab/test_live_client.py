@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.host.proc import Gone, find, named, started_as
+from heapfit.host.proc import Gone, Process, find, named, started_as
 from heapfit.live import Client, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import listening, why_not_listening, why_not_recording
@@ -65,6 +65,18 @@ def test_a_name_that_another_process_has_taken_is_sent_nothing(
             Client(sleeper.pid).shrink()
         assert not {ME, sleeper.pid} & {each.pid for each in listening()}
         assert squatter.asked == []
+
+
+def test_two_first_processes_of_containers_with_one_network_are_told_what_helps(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = Process(pid=ME, own_pid=sleeper.pid, user=os.getuid(), name="other", command=())
+    monkeypatch.setattr("heapfit.live.client.find", lambda pid: mine if pid == ME else find(pid))
+    with Double(number=sleeper.pid) as other:
+        said = "share their processes, too .* or give each its own network"
+        with pytest.raises(NotListening, match=said):
+            Client(sleeper.pid).stats()
+        assert other.asked == []
 
 
 def test_a_process_that_is_stopped() -> None:

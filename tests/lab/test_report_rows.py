@@ -75,6 +75,7 @@ def test_parquet_has_the_same_rows_with_types_and_units(
     [
         (["--csv", "none/a.csv"], 2, "there is no folder none for a.csv; make it"),
         (["--csv", "--json"], 2, "--csv and --parquet write trials alone"),
+        (["--csv", "--weights", "time=1"], 2, "leave out --open, --json and --weights"),
     ],
 )
 def test_what_cannot_be_written_is_explained(

@@ -13,7 +13,7 @@ from heapfit.errors import UsageError, unknown
 from heapfit.host.proc import named
 from heapfit.records import Weighed, WorkloadRun
 
-_NUMBER = re.compile(r"[0-9]+([.][0-9]+)?")
+_NUMBER = re.compile(r"[0-9]{1,15}([.][0-9]{1,15})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
 _LONGEST_S = 366 * 24 * 3600
 _UNITS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
@@ -22,6 +22,15 @@ _PID_MAX = 1 << 22  # The kernel gives out none beyond.
 # Return addresses that commands follow of each allocation unless told otherwise: past the usual
 # wrappers. A profile without them names no line.
 CALLS_FOLLOWED = 8
+
+
+def seconds(param: typer.CallbackParam, value: float | None) -> float | None:
+    """Return the value of an option that takes seconds; UsageError where no clock counts as many,
+    or it is no number (nan)."""
+    if value is not None and not value <= _LONGEST_S:
+        raise UsageError(f"{param.opts[0]} takes seconds, of at most a year, not {value:g}")
+    return value
+
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
@@ -69,6 +78,7 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
+        callback=seconds,
         help="Give up a trial after this many seconds. Default: that of the workload, or "
         f"{WorkloadRun.model_fields['timeout_s'].default:g}.",
     ),

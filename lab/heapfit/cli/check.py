@@ -73,7 +73,9 @@ def check(
     children: Annotated[
         bool,
         typer.Option(
-            "--attach-children", help="Also record the processes that the program starts."
+            "--attach-children",
+            help="Also record the processes that the program starts. --against does so if "
+            "--save did.",
         ),
     ] = False,
     junit: Junit = None,
@@ -134,7 +136,7 @@ def _standard_input() -> int:
 
 def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
     from heapfit.files import write_text
-    from heapfit.gate.against import LEFT_RUNNING, are_enough
+    from heapfit.gate.against import are_enough, left_out
     from heapfit.gate.heap import dumps
 
     found = _measured(program, runs)
@@ -149,8 +151,8 @@ def _save(program: Program, runs: int, path: Path, *, as_json: bool) -> None:
             f"note: {counted(runs, 'run')} cannot show which figures vary, so no growth will be "
             f"shown; save {_USUAL_RUNS} (--runs)"
         )
-    if found.left_running:
-        warn(f"note: {LEFT_RUNNING}")
+    for note in left_out(found):
+        warn(f"note: {note}")
     if as_json:
         print_json(found)
     else:
@@ -176,7 +178,8 @@ def _against(
     counts = INSTRUCTIONS in before.figures
     if not counts and (program.instructions or INSTRUCTIONS in allowed):
         raise UsageError(f"{path} has no instructions; save it anew with --instructions")
-    program = replace(program, instructions=counts)
+    children = program.children or before.children
+    program = replace(program, instructions=counts, children=children)
     now = _measured(program, runs, lambda found: against.is_settled(before, found, allowed))
     notes = against.notes(before, now)
     for note in notes:

@@ -66,8 +66,10 @@ def report(
     """
     given = weights(weighed) if weighed is not None else None
     if csv is not None or parquet is not None:
-        if open_page or as_json:
-            raise UsageError("--csv and --parquet write trials alone; leave out --open and --json")
+        if open_page or as_json or given:
+            raise UsageError(
+                "--csv and --parquet write trials alone; leave out --open, --json and --weights"
+            )
         check_folders(Path(csv) if csv not in (None, _STANDARD_OUTPUT) else None, parquet)
         _write_trials(folder, csv, parquet)
         return

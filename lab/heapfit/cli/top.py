@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from heapfit.cli.arguments import AsJson, process_number
+from heapfit.cli.arguments import AsJson, process_number, seconds
 from heapfit.cli.commands import new_app
 from heapfit.cli.live_tables import described, show_processes, show_snapshot, snapshots_of
 from heapfit.cli.output import print_json
@@ -31,7 +31,8 @@ def top(
         ),
     ] = None,
     interval: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds between two samples.")
+        float,
+        typer.Option(metavar="SECONDS", callback=seconds, help="Seconds between two samples."),
     ] = 1.0,
     once: Annotated[
         bool, typer.Option("--once", help="Print the figures of one interval and exit.")

@@ -28,9 +28,11 @@ from heapfit.weighted import interval
 _FILE = re.compile(r" \(([^:()]+):\d+")
 _LINE = re.compile(r"( \([^:()]+):\d+((, .*)?\))$")
 _NS_PER_S = 1e9
-# Resident memory is looked at now and then: so much of it two runs of one program lie apart.
-_LOOKED_AT = 0.05
+# Resident memory is looked at now and then: the share of it by which two runs of one program lie
+# apart, and of little memory the bytes.
+_LOOKED_AT, _LOOKED_AT_BYTES = 0.05, 1 << 20
 _RESIDENT = ("Most resident", "Resident at the end")
+_SHOWN_OF_BUILD = 12  # digits of a build ID
 # Units of what the machine has a say in.
 _OF_THE_MACHINE = ("s", "1/s")
 
@@ -59,7 +61,8 @@ def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
     """Return what two recordings of these names are to each other, by what was counted of them."""
     old, new = readable(old), readable(new)
     before, after = profiles = [profile_of(each) for each in tallies]
-    changed = facts(*map(_described, profiles))
+    builds = _builds(*tallies), _builds(*reversed(tallies))
+    changed = facts(*(_described(each) | of for each, of in zip(profiles, builds, strict=True)))
     began = [each.recordings[0].started_unix_ns / _NS_PER_S for each in profiles]
     lines = _same_build(*tallies)
     chains = _chains(tallies[0], lines=lines), _chains(tallies[1], lines=lines)
@@ -106,6 +109,17 @@ def _described(found: Profile) -> dict[str, str]:
     return {name: visible(text) for name, text in described.items()}
 
 
+def _builds(tally: Tally, other: Tally) -> dict[str, str]:
+    """Return the build IDs of the program and of the libraries that the other run had, too."""
+    of, others = tally.recordings[0], other.recordings[0].builds
+    program = of.recording.program
+    return {
+        "build" if path == program else visible(f"build of {path}"): build[:_SHOWN_OF_BUILD]
+        for path, build in of.builds.items()
+        if path == program or path in others
+    }
+
+
 def _figures(old: Profile, new: Profile) -> Iterator[Figure]:
     for (name, unit, before), (_, _, after) in zip(_spans(old), _spans(new), strict=True):
         if name in _RESIDENT and not (before.value and after.value):  # nobody looked
@@ -139,7 +153,8 @@ def _last(course: Sequence[int | None]) -> int | None:
 
 
 def _looked_at(size: int) -> Span:
-    return Span(value=size, low=size * (1 - _LOOKED_AT), high=size * (1 + _LOOKED_AT))
+    error = max(_LOOKED_AT * size, _LOOKED_AT_BYTES / 2)
+    return Span(value=size, low=max(size - error, 0), high=size + error)
 
 
 def _objects(found: Amount) -> Span:

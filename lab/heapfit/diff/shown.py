@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span
+from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span, change
 from heapfit.report.tables import bullets, escape, markdown_table
 from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line, print_lines
 from heapfit.text import DASH, counted, ratio, scale_for, visible
@@ -69,11 +69,13 @@ def markdown(diff: Diff) -> str:
 
 def _has_intervals(diff: Diff) -> bool:
     """Whether anything is marked by ~, as no figure is that is counted."""
-    return any(each.change is Change.UNCLEAR for each in [*diff.figures, *diff.ratios])
+    changes = [each.change for each in [*diff.figures, *diff.ratios]]
+    changes += [_change(own) for name in _OF_SITES for _, own in _shown_sites(diff, name)]
+    return Change.UNCLEAR in changes
 
 
-def _word(change: Change) -> str:
-    return "~" if change is Change.UNCLEAR else change.value
+def _word(found: Change) -> str:
+    return "~" if found is Change.UNCLEAR else found.value
 
 
 def tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
@@ -110,10 +112,23 @@ def _site_row(site: str, figures: Sequence[Figure]) -> list[str]:
     old = sum(each.old.value for each in figures)
     new = sum(each.new.value for each in figures)
     scale = scale_for(figures[0].unit, [old, new])
-    changes = {each.change for each in figures}
-    change = changes.pop() if len(changes) == 1 else Change.MORE if new > old else Change.LESS
     by = scale.difference_text(new - old)
-    return [site, scale.text(old), scale.text(new), by, _word(change)]
+    return [site, scale.text(old), scale.text(new), by, _word(_change(figures))]
+
+
+def _change(figures: Sequence[Figure]) -> Change:
+    """What may be said of sites together, of which one may have what another has lost."""
+    changes = {each.change for each in figures}
+    if len(changes) == 1:
+        return changes.pop()
+    return change(_sum([each.old for each in figures]), _sum([each.new for each in figures]))
+
+
+def _sum(spans: Sequence[Span]) -> Span:
+    value, low, high = (
+        sum(getattr(each, name) for each in spans) for name in ("value", "low", "high")
+    )
+    return Span(value=value, low=low, high=high)
 
 
 def _innermost(chain: str) -> str:

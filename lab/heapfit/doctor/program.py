@@ -15,17 +15,12 @@ from heapfit.doctor.checks import Finding
 from heapfit.errors import HeapfitError
 from heapfit.host.elf import has_malloc, read_or_none
 from heapfit.host.interpreters import hiding
-from heapfit.host.program import obstacle, started_by
+from heapfit.host.program import STARTERS, obstacle, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
 _RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 C_LIBRARY = "libc.so."
-
-# Shells and programs that do little but run the command that they are given.
-_STARTERS = {"sh", "dash", "bash", "zsh", "ksh", "busybox", "env", "timeout", "taskset", "nice",
-             "ionice", "chrt", "nohup", "setsid", "stdbuf", "time", "make", "ninja", "xargs",
-             "parallel", "sudo", "numactl", "flock", "unshare"}  # fmt: skip
 
 
 def examine(command: Sequence[str]) -> Finding | None:
@@ -41,7 +36,7 @@ def examine(command: Sequence[str]) -> Finding | None:
     if found := obstacle(program):
         state, advice = found
         return Finding(topic=topic, state=state, advice=advice)
-    if program.name in _STARTERS:
+    if program.name in STARTERS:
         return Finding(
             topic=topic,
             state=f"unknown: {program.name} starts other programs",

@@ -30,9 +30,13 @@ _USUAL = {INSTRUCTIONS: 1.001}
 # Of a figure; of all four together at most one check in a hundred fails without a reason.
 _MOST_FALSE = 0.01 / 4
 _MOST_PLACES = 5
-LEFT_RUNNING = (
+_LEFT_RUNNING = (
     "the program left a process running in the background: what that does is not in these figures; "
     "if it turns into a daemon, have it stay in the foreground"
+)
+_STARTED_OTHERS = (
+    "the program started other processes, which are not in these figures; to count them, too, save "
+    "with --attach-children"
 )
 _SPOKEN = {name: name.replace("_", " ") for name in (*FIGURES, INSTRUCTIONS)}
 _POSITION = re.compile(r"(?::|\+0x)([0-9a-f]+)$")
@@ -108,9 +112,15 @@ def is_settled(before: Heap, now: Heap, allowed: Mapping[str, Condition]) -> boo
     )
 
 
+def left_out(now: Heap) -> list[str]:
+    """Return which processes of the program no figure is of."""
+    told = ((now.left_running, _LEFT_RUNNING), (now.started_others, _STARTED_OTHERS))
+    return [note for is_so, note in told if is_so]
+
+
 def notes(before: Heap, now: Heap) -> list[str]:
     """Return what else is different, and what one should know of the figures."""
-    found = [LEFT_RUNNING] if now.left_running else []
+    found = left_out(now)
     if before.command != now.command:
         found.append(f"what was saved is of another command: {shlex.join(before.command)}")
     if before.machine != now.machine:
@@ -142,9 +152,10 @@ def _decide(
     is_above = found[0] > bound
     is_shown = is_above and are_enough(len(saved), len(found))
     outcome: Outcome = "passed" if most_within else "failed" if is_shown else "untold"
-    why = f"{_range(found)}, as when it was saved"
-    if _range(found) != _range(saved):
-        limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
+    limit = "" if outcome == "passed" else f"; at most {bound:,.0f} allowed"
+    if _range(found) == _range(saved):
+        why = f"{_range(found)}, as when it was saved{limit}"
+    else:
         why = f"{_range(found)} ({_range(saved)} when saved{limit})"
     if outcome == "untold" and is_above:
         why += (

@@ -31,6 +31,7 @@ import heapfit
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate.orphans import adopted
 from heapfit.host import machine
+from heapfit.host.program import STARTERS
 from heapfit.names import brief
 from heapfit.record import RecordOptions
 from heapfit.record import run as run_recorded
@@ -58,7 +59,6 @@ DEPTH = 8  # calls that are followed, past the usual wrappers
 _SHARE = dict.fromkeys(FIGURES, 1e-3) | {INSTRUCTIONS: 1e-2}
 _BATCH = 1 << 16
 _UNKNOWN = "unknown"
-_INTERRUPTED = 128 + signal.SIGINT  # as programs say themselves that Ctrl-C has ended them
 _PLACED = ("site", "size", "born_ns", "died_ns", "died_kind")
 
 
@@ -77,10 +77,13 @@ class Heap(Record):
     command: list[str]
     exit_code: int
     machine: str
+    children: bool = Field(default=False, description="Whether its children are counted, too.")
     figures: dict[str, list[int]] = Field(description="Of each run, the lowest first.")
     sites: list[Site]
     # Whether the first run has left a process in the background, which no figure is of.
     left_running: bool = Field(default=False, exclude=True)
+    # Whether it has started other processes, which no figure is of.
+    started_others: bool = Field(default=False, exclude=True)
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
             program.stdin,
         )
         left_running = bool(left())
-    if recording.exit_code in (-signal.SIGINT, _INTERRUPTED):
+    if recording.interrupted:
         raise KeyboardInterrupt
     if recording.exit_code < 0:
         name = signal.Signals(-recording.exit_code).name
@@ -152,6 +155,8 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
         )
     totals, sites = dict.fromkeys(FIGURES, 0), list[Site]()
     found = [(file, _whole(file)) for file in recording.files]
+    if recording.had_children or left_running:
+        _check_programs([summary for _, summary in found], children=program.children)
     # Processes reach their peaks at different times: told is that of the one that had most.
     largest = max(found, key=lambda each: each[1].totals.peak_bytes)[0]
     for file, summary in found:
@@ -166,9 +171,28 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
         command=program.command,
         exit_code=recording.exit_code,
         machine=_machine(with_processor=program.instructions),
+        children=program.children,
         figures={name: [of] for name, of in totals.items()},
         sites=_summed(sites, totals) if with_sites else [],
         left_running=left_running,
+        started_others=recording.had_children and not program.children,
+    )
+
+
+def _check_programs(found: Sequence[Summary], *, children: bool) -> None:
+    """Raise HeapfitError where nothing was recorded but a program that is there to start others:
+    its figures are the same whatever those do."""
+    names = [Path(each.info.get("program", "")).name for each in found]
+    if not STARTERS.issuperset(names):
+        return
+    if children:
+        raise HeapfitError(
+            f"only {names[0]} was recorded: it has started no program that can be; to see why: "
+            "heapfit doctor -- PROGRAM"
+        )
+    raise HeapfitError(
+        f"only {names[0]} was recorded, and not the programs that it started; save with "
+        "--attach-children, or name the program itself"
     )
 
 

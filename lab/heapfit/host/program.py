@@ -18,6 +18,11 @@ from heapfit.errors import CannotRun, UsageError
 from heapfit.host import elf
 from heapfit.text import is_text, shell_word, visible
 
+# Shells and programs that do little but run the command that they are given.
+STARTERS = {"sh", "dash", "bash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "taskset",
+            "nice", "ionice", "chrt", "nohup", "setsid", "stdbuf", "time", "make", "ninja", "xargs",
+            "parallel", "sudo", "numactl", "flock", "unshare"}  # fmt: skip
+
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line
 _CAPABILITIES = "security.capability"  # extended attribute of a file with capabilities

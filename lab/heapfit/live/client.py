@@ -130,6 +130,14 @@ class Asker:
         """Raise NotListening when another process has taken the name; nothing was sent then."""
         pid = self.process.pid
         if peer.pid != pid:
+            other = find(peer.pid)
+            if other and other.own_pid == self.process.own_pid:
+                raise NotListening(
+                    f"processes {peer.pid} ({other.name}) and {pid} ({self.process.name}) are both "
+                    f"process {other.own_pid} in containers that share a network, where only one "
+                    "of them can listen; have the containers share their processes, too "
+                    "(shareProcessNamespace: true in a pod), or give each its own network"
+                )
             raise NotListening(
                 f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "
                 f"sent nothing; end it, then start {pid} anew"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
@@ -38,7 +39,9 @@ class Recording:
 
     files: list[Path]
     exit_code: int  # minus the number of the signal that ended it
-    children_share: float = 0.0  # of the processor time, what processes took that it waited for
+    had_children: bool = False  # it waited for processes that it had started
+    children_share: float = 0.0  # of the processor time, what these took
+    interrupted: bool = False  # Ctrl-C was pressed, or we were sent its signal
 
 
 class NothingRecorded(HeapfitError):
@@ -71,16 +74,18 @@ def run(
     given.pop(PROCESS_VARIABLE, None)  # We may be recorded ourselves; the program is its own.
     before = _found(path)
     changes = _changes(path, options, given, allocator)
-    process, status, share = _run(command, {**given, **changes}, stdout, stdin)
-    main = path.name.replace(PROCESS, str(process))
+    ended = _run(command, {**given, **changes}, stdout, stdin)
+    main = path.name.replace(PROCESS, str(ended.process))
     new = set(_found(path)) - set(before)
     for file in sorted(new):
         _put_last_program_first(file, new)
     files = sorted(new, key=lambda each: _rank(each, main))
     if not files:
-        why = _why_nothing(command[0], status)
-        raise NothingRecorded(f"{command[0]} wrote no recording: {why}", status)
-    return Recording(files, status, share)
+        why = _why_nothing(command[0], ended.exit_code)
+        raise NothingRecorded(f"{command[0]} wrote no recording: {why}", ended.exit_code)
+    return Recording(
+        files, ended.exit_code, ended.had_children, ended.children_share, ended.interrupted
+    )
 
 
 def _put_last_program_first(file: Path, new: set[Path]) -> None:
@@ -135,41 +140,54 @@ def _changes(
     return {**changes, _PRELOAD: ":".join([*map(str, libraries), *filter(None, [present])])}
 
 
+class _Ended(NamedTuple):
+    """The number of a program that has run, and what a `Recording` says of it."""
+
+    process: int
+    exit_code: int
+    had_children: bool
+    children_share: float
+    interrupted: bool
+
+
 def _run(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
-) -> tuple[int, int, float]:
-    """Return the program's number, how it ended, and the part of the processor time that processes
-    took which it had started."""
+) -> _Ended:
     sys.stdout.flush()
-    with _signals_pass_through() as pass_to:
+    with _signals_pass_through() as (pass_to, was_interrupted):
         with starting(command):
             program = subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin)
         with program:
             pass_to(program)
             os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
-            share = _children_share(program.pid)
-            return program.pid, program.wait(), share
+            had_children, share = _of_children(program.pid)
+            return _Ended(program.pid, program.wait(), had_children, share, was_interrupted())
 
 
-def _children_share(process: int) -> float:
-    """Return the part of the processor time of a process, and of those that it has waited for,
-    that these took. The process has ended and still has its number."""
+def _of_children(process: int) -> tuple[bool, float]:
+    """Return whether a process has waited for others that it had started, and the part of the
+    processor time of all of them that these took. It has ended and still has its number."""
     try:
         after_name = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
-        return 0.0
+        return False, 0.0
     user, system, of_children, system_of_children = map(int, after_name[11:15])
     children = of_children + system_of_children
-    return children / (user + system + children) if children else 0.0
+    had_children = int(after_name[8]) > 0  # their page faults: no process is without any
+    return had_children, children / (user + system + children) if children else 0.0
 
 
 @contextmanager
-def _signals_pass_through() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Yield the function to be told of the program; what is said to us before is kept for it.
+def _signals_pass_through() -> Iterator[
+    tuple[Callable[[subprocess.Popen[bytes]], None], Callable[[], bool]]
+]:
+    """Yield the function to be told of the program, and one that says whether Ctrl-C was pressed
+    since; what is said to us before is kept for the program.
 
     What was ignored stays so, for the program too: it inherits that, but not our handlers.
     """
     early: list[int] = []
+    of_the_terminal: list[int] = []
     programs: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, _: object) -> None:
@@ -186,10 +204,11 @@ def _signals_pass_through() -> Iterator[Callable[[subprocess.Popen[bytes]], None
         for number in early:
             program.send_signal(number)
         for number in _OF_THE_TERMINAL:
-            before[number] = signal.signal(number, signal.SIG_IGN)
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, lambda seen, _: of_the_terminal.append(seen))
 
     try:
-        yield pass_to
+        yield pass_to, lambda: signal.SIGINT in of_the_terminal
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -13,6 +13,7 @@ from operator import sub
 from pathlib import Path
 
 from heapfit.host.interpreters import hiding
+from heapfit.host.program import STARTERS
 from heapfit.profile.model import Amount, Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
@@ -29,8 +30,6 @@ STEPS = 1 << 18
 THREADS_FINE = 8
 
 _MOST_FILES = 3  # are named
-# What these hold says nothing of the programs that they are there to run.
-_LAUNCHERS = ("sh", "dash", "bash", "zsh", "ksh", "fish", "make", "ninja", "xargs", "parallel")
 # The recorder looks at the memory when it begins; a later look may be of what is in the recording.
 _FIRST_LOOK_NS = 10_000_000
 
@@ -128,7 +127,7 @@ def _few_noted(trace: Trace, peak: Amount) -> list[str]:
 
 def _of_others(info: Info) -> list[str]:
     name = Path(info.program).name
-    if name not in _LAUNCHERS:
+    if name not in STARTERS:
         return []
     return [
         f"{capitalised(name)} runs other programs: heapfit record --attach-children records each "
