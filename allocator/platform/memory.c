@@ -170,9 +170,10 @@ bool platform_make_readable(void *start, size_t size)
     return protect(start, size, PROT_READ);
 }
 
-static _Atomic(size_t) commit_most = SIZE_MAX; /* relaxed: a limit that stands for itself */
+/* So much may be made accessible at once without a question. Relaxed: a limit that stands for itself. */
+static _Atomic(size_t) commit_most = (size_t)1 << 30;
 
-/* As many bytes as there are of memory and swap. */
+/* As many bytes as there are of memory and swap, which may be added at any time. */
 static size_t learn_commit_most(void)
 {
     struct sysinfo info = memory_of_machine();
@@ -184,8 +185,8 @@ static size_t learn_commit_most(void)
 
 bool platform_commit(void *start, size_t size)
 {
-    bool is_too_much = size > atomic_load_explicit(&commit_most, memory_order_relaxed);
-    if (is_too_much && size > learn_commit_most()) return false; /* swap may have been added */
+    bool is_much = size > atomic_load_explicit(&commit_most, memory_order_relaxed);
+    if (UNLIKELY(is_much) && size > learn_commit_most()) return false;
     int saved = errno;
     bool done = protect(start, size, PROT_READ | PROT_WRITE);
     if (done) exclude_from_dumps(start, size, false);
@@ -273,11 +274,10 @@ static _Atomic(bool) overcommit_is_strict; /* relaxed: a flag that stands for it
 
 void platform_overcommit_learn(void)
 {
-    char policy = '\0';
+    char policy = '0';
     read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
-    bool is_strict = policy == '2' || soft_limit(RLIMIT_DATA) != SIZE_MAX;
-    atomic_store_explicit(&overcommit_is_strict, is_strict, memory_order_relaxed);
-    if (policy == '0') learn_commit_most();
+    atomic_store_explicit(&overcommit_is_strict, policy == '2', memory_order_relaxed);
+    if (policy != '0') atomic_store_explicit(&commit_most, SIZE_MAX, memory_order_relaxed); /* the kernel judges */
 }
 
 bool platform_overcommit_is_strict(void)

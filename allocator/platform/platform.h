@@ -109,9 +109,8 @@ bool platform_open(void *start, size_t size, bool open);
  * kernel refuses (locked pages): the contents are then undefined. */
 bool platform_purge(void *start, size_t size);
 
-/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2, or there is an
- * RLIMIT_DATA). It is asked when the process starts, by platform_overcommit_learn: later a sandbox may end the process for opening
- * the file. False before. */
+/* Whether the kernel counts what is accessible, touched or not, against a fixed limit (vm.overcommit_memory is 2). It is asked when
+ * the process starts, by platform_overcommit_learn: later a sandbox may end the process for opening the file. False before. */
 void platform_overcommit_learn(void);
 bool platform_overcommit_is_strict(void);
 

@@ -63,7 +63,6 @@ static enum platform_move run_uncommit(uint32_t index, uint32_t spans)
 static void piece_free(uint32_t index, uint32_t spans, unsigned pool, uint64_t now, bool clean)
 {
     const struct span *run = run_free(index, spans, clean ? CLEAN : pool, now);
-    if (clean) space_state.clean_accessible += spans;
     if (clean) huge_pages_mend(span_index(run), span_index(run) + run->run_spans, index, index + spans);
 }
 
@@ -205,7 +204,6 @@ static void purge_held(uint32_t index, uint32_t spans, unsigned pool)
     if (purged) {
         space_state.purge_refusals = 0;
         piece_free(index, spans, pool, 0, true);
-        if (uncommitted == MOVE_DONE) space_state.clean_accessible -= spans;
         return;
     }
     space_state.spent.refused_at = platform_clock_ms();
@@ -251,23 +249,6 @@ static uint32_t pool_purge_older_than(const struct pool *pool, uint32_t age_ms, 
         most -= run_purge(oldest, most);
     }
     return most;
-}
-
-/* The lock is not let go, since only an allocation that would fail comes here. */
-bool uncommit_clean(void)
-{
-    if (!platform_overcommit_is_strict() || space_state.clean_accessible < UNCOMMIT_SPANS_MIN) return false;
-    space_state.clean_accessible = 0;
-    for (unsigned list = 0; list < LENGTH_LISTS; list++)
-        for (uint32_t i = space_state.pools[CLEAN].lists[list], next; i != SPAN_NONE; i = next) {
-            struct span *run = span_at(i);
-            next = run->next;
-            if (!is_worth_uncommitting(run->run_spans)) continue;
-            enum platform_move done = run_uncommit(i, run->run_spans);
-            if (done == MOVE_DONE) space_state.uncommits = true;
-            if (UNLIKELY(done == MOVE_TARGET_LOST)) run_cut(run, i, run->run_spans); /* never to be handed out again */
-        }
-    return true;
 }
 
 /* A run that the kernel refuses comes back: so no more than there were at first. */

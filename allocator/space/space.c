@@ -132,10 +132,7 @@ static uint32_t acquire_from_frontier(uint32_t spans, uint32_t alignment)
     uint64_t needed = (uint64_t)(index - start) + spans;
     if (needed > space_state.capacity || !frontier_raise((uint32_t)needed)) return SPAN_NONE;
     span_at(index)->kind = SPAN_METADATA; /* as in run_cut */
-    if (index > start) {
-        run_free(start, index - start, CLEAN, 0);
-        space_state.clean_accessible += index - start;
-    }
+    if (index > start) run_free(start, index - start, CLEAN, 0);
     return index;
 }
 
@@ -216,8 +213,6 @@ static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsig
         purge_all();
         if (space_is_whole(SPACE_WHOLE)) place = place_find(spans, alignment, own);
     }
-    if (place.index == SPAN_NONE && space_is_whole(SPACE_WHOLE) && uncommit_clean())
-        place = place_find(spans, alignment, own);
     return place;
 }
 

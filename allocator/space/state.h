@@ -90,7 +90,6 @@ struct space_state {
     uint32_t committed; /* spans accessible */
     uint32_t descriptors_committed;
     bool uncommits; /* clean runs may have to be committed again before they are used */
-    uint32_t clean_accessible; /* spans that have become clean and were left accessible, since uncommit_clean */
     struct pool pools[POOLS_MAX];
     uint32_t spans_metadata;
     uint32_t units[UNIT_STATES]; /* but for UNIT_PLAIN: how many there are */
@@ -351,9 +350,6 @@ bool purge_counted(void *start, size_t size);
 /* Purge all dirty runs. The lock is let go during each system call, here and below, and lost if a fork has it then: see
  * space_is_whole. */
 void purge_all(void);
-/* Under strict overcommit, take clean runs off the kernel's account that were too short for that when they were purged, and
- * are long together. Whether there were any. */
-bool uncommit_clean(void);
 /* Any thread: whether another may be about to put back what it purges. */
 bool space_is_being_purged(void);
 void purge_fork_child(void);

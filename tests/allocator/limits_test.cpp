@@ -123,60 +123,6 @@ TEST(Limits, AddressSpace)
     });
 }
 
-// A vector that grows by copies and is limited in its data, as with the C library: what has been freed does not count.
-TEST(Limits, DataOfAVectorThatGrows)
-{
-    isolated::expect_passes([] {
-        constexpr size_t LIMIT = 512 * MIB;
-        set_limit(RLIMIT_DATA, current("VmData:") + LIMIT);
-        platform_overcommit_learn();
-        size_t size = MIB;
-        void *vector = heap_malloc(size);
-        while (void *larger = heap_malloc(2 * size)) {
-            heap_free(vector);
-            vector = larger;
-            size *= 2;
-        }
-        EXPECT_EQ(LIMIT / 2, size);
-        heap_free(vector);
-        space_walker::check();
-    });
-}
-
-// Runs that were short when they were purged, and became long together, stayed on the account: in the end nothing was live, and nothing
-// was to be had.
-TEST(Limits, DataOfBlocksOfManySizes)
-{
-    isolated::expect_passes([] {
-        set_limit(RLIMIT_DATA, current("VmData:") + 28 * MIB);
-        platform_overcommit_learn();
-        constexpr size_t LIVE_MAX = 20 * MIB;
-        std::mt19937 random(1);
-        std::array<std::pair<void *, size_t>, 64> blocks{};
-        size_t live = 0, tries = 0, refused = 0;
-        for (int i = 0; i < 20'000; i++) {
-            auto &[block, size] = blocks[random() % blocks.size()];
-            if (block != nullptr) {
-                heap_free(block);
-                live -= size;
-                block = nullptr;
-                continue;
-            }
-            size = 64 * 1024 + random() % (2 * MIB);
-            if (live + size > LIVE_MAX) continue;
-            tries++;
-            block = heap_malloc(size);
-            if (block != nullptr) std::memset(block, 1, size);
-            refused += block == nullptr;
-            live += block != nullptr ? size : 0;
-        }
-        EXPECT_LE(refused, tries / 20);
-        for (auto &[block, size] : blocks) heap_free(block);
-        EXPECT_NE(nullptr, heap_malloc(8 * MIB));
-        space_walker::check();
-    });
-}
-
 // The kernel refuses a fork of a mapping that it counts, and that is larger than memory and swap.
 TEST(Limits, AForkWhateverHasBeenAccessible)
 {
