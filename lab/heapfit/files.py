@@ -30,7 +30,7 @@ def check_named(word: str) -> None:
 
 def check_new(path: Path) -> None:
     """Raise UsageError where a file is that nobody may lose, such as a recording."""
-    if os.path.lexists(path):
+    if os.path.lexists(path) and (path.is_file() or not path.exists() or path.is_dir()):
         raise UsageError(f"{path} is there already; move it away, or choose another with -o")
 
 

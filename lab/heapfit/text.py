@@ -335,3 +335,10 @@ def bytes_text(value: int) -> str:
     """
     name, divisor = _rung("bytes", float(value))
     return f"{value / divisor:.1f}".removesuffix(".0") + f" {name}"
+
+
+def mid_sentence(label: str) -> str:
+    """Return a label as it stands within a sentence: "Wall time" but "RSS", "CPU time"."""
+    first = label.split(" ", 1)[0]
+    plain = first[:1].isupper() and first[1:] == first[1:].lower()
+    return visible(label[:1].lower() + label[1:] if plain else label)

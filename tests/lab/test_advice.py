@@ -163,7 +163,7 @@ def test_many_of_which_nothing_can_be_told_are_counted_in_few_words() -> None:
         "Whether any of the 7 differs from kept in wall time cannot be told: the runs vary too "
         "much."
     )
-    assert second.startswith("In rss it may be -")
+    assert second.startswith("In RSS it may be -")
     assert len(" ".join([advice.reasons, *advice.untold])) < 500
 
 

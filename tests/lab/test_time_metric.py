@@ -155,7 +155,7 @@ def waiting(trials: Sequence[Trial], name: str, more_s: float) -> list[Trial]:
     ]
 
 
-@pytest.mark.parametrize(("memory", "gains"), [(1.0, ""), (0.8, " and 20 % less rss")])
+@pytest.mark.parametrize(("memory", "gains"), [(1.0, ""), (0.8, " and 20 % less RSS")])
 def test_what_loses_wall_time_is_not_recommended_by_its_processor_time(
     memory: float, gains: str
 ) -> None:
@@ -185,6 +185,34 @@ def test_memory_outweighs_a_loss_of_wall_time_that_is_small_beside_it() -> None:
     assert said in advice.reasons
     by_time = recommend(read(study, trials), {"time": 1.0})
     assert by_time.recommended is None
+
+
+@pytest.mark.parametrize("processor", [0.99, 1.0])
+def test_what_the_weights_outweigh_is_recommended_whoever_is_ahead_in_processor_time(
+    processor: float,
+) -> None:
+    """Without a gain of processor time the loss of wall time was a reason for no answer."""
+    truth = {"glibc": 1.0, "waits": processor}
+    study, trials = measured(truth, {"glibc": 1.0, "waits": 0.1}, waits=0.2, blocks=12)
+    assert advised((study, waiting(trials, "waits", 0.2))).recommended == "waits"
+
+
+def test_a_loss_of_wall_time_is_judged_in_its_own_setting() -> None:
+    """In a setting in which one needs more memory, and waits, it was the best."""
+    generator = np.random.default_rng(3)
+    study = study_of(["glibc", "other"], {"size": ["small", "big"]}, [WALL, USER, SYSTEM, MEMORY])
+    trials = []
+    memory = {("glibc", "small"): 1.0, ("glibc", "big"): 1.0,
+              ("other", "small"): 0.05, ("other", "big"): 2.0}  # fmt: skip
+    for block in range(12):
+        for (name, level), size in memory.items():
+            time_s = (0.9 if name == "other" else 1.0) * np.exp(generator.normal(0, 0.01))
+            wall_s = time_s * (1.01 + generator.exponential(0.2)) + 0.8 * (name == "other")
+            got = {"wall_s": wall_s, "user_s": 0.9 * time_s, "system_s": 0.1 * time_s,
+                   "peak_rss_bytes": GIB * size * np.exp(generator.normal(0, 0.003))}  # fmt: skip
+            trials.append(trial_of(study, (name, level), got, block))
+    best = {each.at["size"]: each.best for each in advised((study, trials)).by_setting}
+    assert best == {"small": "other", "big": "glibc"}
 
 
 def test_another_that_loses_no_wall_time_is_recommended_all_the_same() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from heapfit import meaning
 from heapfit.records import Metric, Study
 from heapfit.statistics.observations import Readings, figures_of
+from heapfit.text import mid_sentence
 
 TIME, MEMORY, FRAGMENTATION, MEAN_MEMORY = GOALS = (
     "time",
@@ -32,7 +33,7 @@ def title_of(goal: str, metric: Metric | None = None) -> str:
     """Return what a sentence calls a goal: one that decides in place of time, and is no time, by
     the label of its metric."""
     if goal == TIME and metric and not meaning.is_time(metric):
-        return metric.label.lower()
+        return mid_sentence(metric.label)
     return goal.replace("-", " ")
 
 
@@ -51,13 +52,13 @@ class Goal:
     @property
     def cost(self) -> str:
         """What it is that more or less is needed of."""
-        is_turned = self.metric.better == "higher" and self.title == self.metric.label.lower()
+        is_turned = self.metric.better == "higher" and self.title == mid_sentence(self.metric.label)
         return f"cost in {self.title}" if is_turned else self.title
 
     @property
     def is_counted(self) -> bool:
         """Whether there are fewer of it, not less."""
-        return self.metric.unit == "count" and self.cost == self.metric.label.lower()
+        return self.metric.unit == "count" and self.cost == mid_sentence(self.metric.label)
 
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:

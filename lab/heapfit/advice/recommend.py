@@ -61,7 +61,7 @@ from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verd
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
-from heapfit.text import capitalised, counted
+from heapfit.text import capitalised, counted, mid_sentence
 
 TIMES_OF_A_RUN = (WALL, PROCESSOR, *PROCESSOR_TIME)
 
@@ -258,7 +258,7 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         (little if is_little else kept).append(goal)
     start = "{} does not count: in" if kept else "In"
     notes = [
-        f"{capitalised(start.format(goal.title))} {goal.metric.label.lower()} all "
+        f"{capitalised(start.format(goal.title))} {mid_sentence(goal.metric.label)} all "
         f"{readings.study.noun}s are shown to be within {_little(goal.metric)} of each other, "
         "which is too little to matter."
         for goal in little
@@ -289,34 +289,37 @@ def _contests(
         for metric, each in figures
     ]
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
-    processor: Known = {}
-    wall: Known = {}
-    by_wall: Known = {}
-    if named := [known for metric, known in everywhere if metric.name == PROCESSOR]:
-        [processor] = named
-        wall = _known(_of_wall_time(readings), names)
-        by_wall = _known(_scores_by_wall_time(readings, wanted), names)
-    within = zip(zip(*settings, strict=True), in_each, strict=True)
-    return Contest(everywhere, weighable, _known(on_scores, names), processor, wall, by_wall), [
-        Contest(of_goals, weighable, _known(own, names), processor, wall, by_wall)
-        for of_goals, own in within
-    ]
+    nothing: list[Sequence[Verdict]] = [[] for _ in in_each]
+    wall, walls, by_wall, each_by_wall = [], nothing, [], nothing
+    if any(metric.name == PROCESSOR for metric, _ in figures):
+        metric = next(each for each in readings.study.metrics if each.name == WALL)
+        seconds, scores = figures_of(readings, WALL), _scores_by_wall_time(readings, wanted, metric)
+        wall, by_wall = overall(readings, seconds, metric), overall(readings, scores, SCORE)
+        walls = in_settings(readings, seconds, metric, times)
+        each_by_wall = in_settings(readings, scores, SCORE, times)
 
+    def contest(
+        of_goals: Sequence[tuple[Metric, Known]],
+        *of_scores_and_wall: Sequence[Verdict],
+    ) -> Contest:
+        processor = next((known for metric, known in of_goals if metric.name == PROCESSOR), {})
+        score, wall, by_wall = (_known(each, names) for each in of_scores_and_wall)
+        return Contest(of_goals, weighable, score, processor, wall, by_wall)
 
-def _wall_time(readings: Readings) -> Metric:
-    return next(each for each in readings.study.metrics if each.name == WALL)
+    within = zip(zip(*settings, strict=True), in_each, walls, each_by_wall, strict=True)
+    return contest(everywhere, on_scores, wall, by_wall), [contest(*each) for each in within]
 
 
 def _of_wall_time(readings: Readings) -> list[Verdict]:
-    return overall(readings, figures_of(readings, WALL), _wall_time(readings))
+    wall = next(each for each in readings.study.metrics if each.name == WALL)
+    return overall(readings, figures_of(readings, WALL), wall)
 
 
-def _scores_by_wall_time(readings: Readings, wanted: Sequence[Goal]) -> list[Verdict]:
-    wall = _wall_time(readings)
-    costs = costs_of(
-        readings, [replace(e, metric=wall) if e.metric.name == PROCESSOR else e for e in wanted]
-    )
-    return overall(readings, costs.scores, SCORE) if costs else []
+def _scores_by_wall_time(readings: Readings, wanted: Sequence[Goal], wall: Metric) -> Floats:
+    """Each trial's score with wall time in place of processor time."""
+    by_wall = [replace(e, metric=wall) if e.metric.name == PROCESSOR else e for e in wanted]
+    costs = costs_of(readings, by_wall)
+    return costs.scores if costs else np.full(len(readings.block), np.nan)
 
 
 def _known(verdicts: Iterable[Verdict], names: Collection[str]) -> Known:
@@ -409,7 +412,7 @@ def _disputes(
     found = []
     for rival in rivals:
         told = of_time.get((chosen, rival))
-        if told is None or told.shown or told.p is None:
+        if told is None or told.shown or told.p is None or contest.better(chosen, rival):
             continue
         against = [
             known[rival, chosen]

@@ -9,7 +9,7 @@ from heapfit.advice import noise
 from heapfit.advice.goals import Goal
 from heapfit.findings import SettingWinner, Standing
 from heapfit.records import Study, Verdict
-from heapfit.text import join_words, percent, size
+from heapfit.text import join_words, mid_sentence, percent, size
 
 # The verdicts of a metric by pair, each either way round.
 Known = Mapping[tuple[str, str], Verdict]
@@ -43,13 +43,13 @@ def disputed(study: Study, disputes: Sequence[Dispute]) -> str:
 
 def _less_time(disputes: Sequence[Dispute]) -> str:
     verdicts = [each.verdict for each in disputes]
-    labels = {each.label.lower() for each in disputes}
+    labels = {mid_sentence(each.label) for each in disputes}
     if len(disputes) > 1 and len(labels) == 1 and all(e.subject == "ratio" for e in verdicts):
         return f"they take {_range([1 - each.estimate for each in verdicts])} less {labels.pop()}"
     said = []
     for verdict, each in zip(verdicts, disputes, strict=True):
         less = percent(1 - verdict.estimate) if verdict.subject == "ratio" else "significantly"
-        said.append(f"{verdict.first} takes {less} less {each.label.lower()}")
+        said.append(f"{verdict.first} takes {less} less {mid_sentence(each.label)}")
     return join_words(said)
 
 
@@ -59,7 +59,7 @@ def slower(wanted: Sequence[Goal], known: Sequence[Known], slow: Sequence[Verdic
     for wall in slow:
         gains = [
             f"{percent(1 - found.estimate) if found.subject == 'ratio' else ''} less "
-            f"{goal.metric.label.lower()}".strip()
+            f"{mid_sentence(goal.metric.label)}".strip()
             for goal, of_goal in zip(wanted, known, strict=True)
             for found in [of_goal[wall.first, wall.second]]
             if found.counts and found.beyond < 0
@@ -82,7 +82,7 @@ def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_fi
     """Return that a goal says nothing of some; of a goal after the first, in fewer words."""
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)
     verb = "differs" if len(verdicts) == 1 or names.startswith("any of") else "differ"
-    label = goal.metric.label.lower()
+    label = mid_sentence(goal.metric.label)
     said = f"Whether {names} {verb} from {study.baseline} in {label} cannot be told"
     if any(map(noise.is_vague, verdicts)):
         return f"{said}: the runs vary too much." if is_first else f"Nor can it in {label}."

@@ -135,7 +135,8 @@ def profile(
         named = readable(str(files[most])) if traces or keep else "TRACE"
         written = page or Path(f"{short_name(files[0])}.html")
         if against is None:
-            _print(found, named, every=every, as_json=as_json)
+            is_one = len(files) == 1 and bool(traces or keep)
+            _print(found, named, every=every, of_one=is_one, as_json=as_json)
             compared = None
         else:
             diff, compared = _compared(against, _tally([against], None, on), named, tally)
@@ -234,14 +235,14 @@ def _installed(named: str | None) -> list[InstalledAllocator]:
     return [each for each in found if each is not None]
 
 
-def _print(found: Profile, trace: str, *, every: bool, as_json: bool) -> None:
+def _print(found: Profile, trace: str, *, every: bool, of_one: bool, as_json: bool) -> None:
     from heapfit.profile.answers import advice
     from heapfit.profile.terminal import show
 
     if as_json:
         print_json({"profile": found, "advice": advice(found, trace)})
     else:
-        show(found, results, trace, every=every)
+        show(found, results, trace, every=every, of_one=of_one)
         results.print()
 
 

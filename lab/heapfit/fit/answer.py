@@ -144,10 +144,10 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         for each in standings
         if _meets(setup.goal.limit, each.limited) and (each.gains or is_over)
     ]
-    # These are in the order of processor time where that decides: who is slower for all that by the
-    # clock comes after who is not.
     slow = _slower(summary, standings)
-    able.sort(key=lambda each: slow.get(each.name, 0.0))
+    if is_over and of_goals["time"].name == PROCESSOR:
+        # To be within the limit was a reason; of these, nobody's waits are to be forgotten.
+        able.sort(key=lambda each: slow.get(each.name, 0.0))
     choice = _simplest([each for each in able if each.keeps == "passed"], advice)
     told = [each for each in decisions for one in able if each.name.startswith(f"{one.name} ")]
     # 1 where every gain is shown to break a bound, 3 where of one that cannot be told.

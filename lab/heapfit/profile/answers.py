@@ -372,7 +372,8 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     replay = ("Play it back under other allocators", f"heapfit replay {name}")
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
-    setting = " --set background=on" if memory.rests(largest(profile)) else ""
+    rests = memory.memory(profile, trace).feature == memory.BACKGROUND
+    setting = " --set background=on" if rests else ""
     run = _with_command(f"heapfit run{setting} -- CMD", profile)
     return [
         *([] if sampled(profile.recordings) else [replay]),

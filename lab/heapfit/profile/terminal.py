@@ -40,9 +40,16 @@ _LEAST_NOTE = 16
 _LABEL_PART = 0.45
 
 
-def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: bool = False) -> None:
+def show(
+    profile: Profile,
+    console: Console,
+    trace: str = "TRACE",
+    *,
+    every: bool = False,
+    of_one: bool = True,
+) -> None:
     """Print the profile as wide as `console` is. `trace` is the file that its commands name;
-    `every`: nothing is left out."""
+    `every`: nothing is left out; `of_one`: it is of that file alone, which is kept."""
     shown = content(profile, trace)
     _print_head(shown, console)
     if every:
@@ -54,7 +61,7 @@ def show(profile: Profile, console: Console, trace: str = "TRACE", *, every: boo
         commands = shown.commands
     else:
         _print_brief(shown, console, is_part=ended_early(profile))
-        whole = f"heapfit profile {shell_word(trace)} --all"
+        whole = f"heapfit profile {shell_word(trace)} --all" if of_one else "--all, and the page"
         commands = [
             (f"See {counted(len(shown.sections), 'section')}, and more on each figure", whole),
             *(each for each in shown.commands if "--sql" not in each[1]),

@@ -24,6 +24,7 @@ from heapfit.text import (
     counted,
     counted_range,
     join_words,
+    mid_sentence,
     scale_for,
     visible,
 )
@@ -323,10 +324,3 @@ def _each(figures: list[str], of: str = "") -> str:
     if len(figures) > 1 and len(set(figures)) == 1:
         return f"{figures[0]}{of} each"
     return f"{join_words(figures)}{of}"
-
-
-def mid_sentence(label: str) -> str:
-    """Return a label as it stands within a sentence: "Wall time" but "RSS", "CPU time"."""
-    first = label.split(" ", 1)[0]
-    plain = first[:1].isupper() and first[1:] == first[1:].lower()
-    return visible(label[:1].lower() + label[1:] if plain else label)

@@ -12,11 +12,10 @@ from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
 from heapfit.meaning import PROCESSOR, REPLAYED_TIME, WALL
 from heapfit.records import InstalledAllocator, Metric, Study, Verdict
-from heapfit.report.conclusions import mid_sentence
 from heapfit.report.labels import setting_label
 from heapfit.report.results import Results, change
 from heapfit.report.tables import Cell, Row, Table
-from heapfit.text import TERMINAL_DIGITS, TIMES, Scale, join_words, visible
+from heapfit.text import TERMINAL_DIGITS, TIMES, Scale, join_words, mid_sentence, visible
 from heapfit.trial.placeholders import BUILTIN_NAMES
 from heapfit.trial.preload import environment_changes
 

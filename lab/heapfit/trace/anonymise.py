@@ -47,6 +47,7 @@ _KEPT = (
     "began_late",
     "live_before",
 )
+_KEPT_OF_END = ("processor_ns",)
 _RANGE_BITS = 36
 _PLACE_BITS = 40  # what a range becomes is so far from the next that no block reaches into it
 _RANGES_MAX = 1 << 20
@@ -90,7 +91,9 @@ def _copy(reader: Reader, writer: Writer, on_progress: Progress | None) -> Anony
     write_interleaved(writer, none(), marks.until(END_NS))
     reason = "not told" if ended_early(reader.end) else "anonymised"
     problems = reader.problems
-    writer.end = {"reason": reason, "problems": problems.told}
+    used = {name: (reader.end or {}).get(name) for name in _KEPT_OF_END}
+    known = {name: value for name, value in used.items() if isinstance(value, int)}
+    writer.end = {"reason": reason, "problems": problems.told, **known}
     return Anonymised(count, problems)
 
 

@@ -106,12 +106,27 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
             f"{sources[other]} was sampled differently from {sources[0]} ({samples[other]} and "
             f"{samples[0]} bytes); their figures cannot be added up"
         )
+    for source, info in zip(sources, infos, strict=True):
+        if len(sources) > 1 and max(_processes(list(_parts(info)))) > 0:
+            raise UsageError(
+                f"{source} is a merge of several processes, whose addresses are moved; merge the "
+                "recordings that it was made from, all at once"
+            )
     dated = [bool(_started(info)) for info in infos]
     if len(sources) > 1 and not all(dated):
         raise UsageError(
             f"{sources[dated.index(False)]} does not tell when it began: "
             "what came first is not known; merge the files before you anonymise them"
         )
+
+
+def _parts(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what each trace says that a trace was merged from, or what it says itself."""
+    merged = info.get("merged")
+    if not merged:
+        yield info
+    for each in merged or []:
+        yield from _parts(each)
 
 
 def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:
@@ -156,7 +171,11 @@ def _check_parts(
     seen: dict[Any, int] = {}
     for i, (source, info, process) in enumerate(zip(sources, infos, processes, strict=True)):
         status = source.stat()
-        for key in ((process, *_recording(info), _started(info)), (status.st_dev, status.st_ino)):
+        own = [
+            (process, *_recording(each), _started(each), repr(each.get("cut")))
+            for each in _parts(info)
+        ]
+        for key in (*own, (status.st_dev, status.st_ino)):
             if (other := seen.setdefault(key, i)) != i:
                 raise UsageError(
                     f"{sources[other]} and {source} are the same part of the same process, which "
@@ -310,7 +329,7 @@ class _Seam:
         if is_one and gap_ns < -_TIES_NS:
             raise UsageError(
                 f"{before.reader.path} and {after.reader.path} are parts of one recording that "
-                "overlap, so that events would count twice; cut them where one ends and the next "
+                "overlap in time, which cannot be merged; cut them where one ends and the next "
                 "begins"
             )
         if is_one and gap_ns <= 0:
@@ -357,7 +376,7 @@ class _Merger:
             _Source(file, reader, self._processes[process], self)
             for file, (reader, process) in enumerate(zip(readers, processes, strict=True))
         ]
-        self._seams: list[_Seam] = []
+        self._seams: list[list[_Seam]] = []  # by process
         self._last = [self._joined(process) for process in self._processes]
 
     def _joined(self, process: _Process) -> _Source:
@@ -365,10 +384,11 @@ class _Merger:
         parts = [source for source in self._sources if source.process is process]
         parts.sort(key=lambda source: source.delay)
         process.steps += parts[:1]
-        for before, after in pairwise(parts):
+        seams = [_Seam(before, after) for before, after in pairwise(parts)]
+        for seam, after in zip(seams, parts[1:], strict=True):
             process.blocks = LiveBlocks()
-            self._seams.append(_Seam(before, after))
-            process.steps += [self._seams[-1], after]
+            process.steps += [seam, after]
+        self._seams.append(seams)
         return parts[-1]
 
     def site(self, process: _Process, caller: int, address: int) -> int:
@@ -396,7 +416,8 @@ class _Merger:
             source.threads.finish()
         self._write_modules()
         ends = [source.reader.end for source in self._last]
-        gaps = Problems(gap_ns=sum(seam.gap_ns for seam in self._seams))
+        longest = max(sum(seam.gap_ns for seam in seams) for seams in self._seams)
+        gaps = Problems(gap_ns=longest)
         problems = sum((source.reader.problems for source in self._sources), gaps)
         self.writer.end = {"reason": "merged", "ends": ends, "problems": problems.told}
         return Merged(events, len(self._processes), last_ns, problems)

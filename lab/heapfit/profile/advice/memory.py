@@ -52,8 +52,9 @@ _MALLOCS_AT_MOST = 3
 _SHRUNK = 0.5
 # ... and has stayed so for four times heapfit's decay_ms: no allocator gives back at once.
 _SETTLED_NS = 2 * S
-# So many calls in that time are enough for heapfit to give back what is free.
-_FEW_CALLS = 20
+# So many calls in that time are enough for heapfit to give back most of what is free.
+_FEW_CALLS = 4
+BACKGROUND = "background:on"
 # Huge pages are used from 8 MiB on (huge_pages:auto); they save time where the TLB's 4 KiB entries,
 # some 1,500 on today's processors, reach no further than a part of the heap.
 _HUGE_PAGES_PAY = 64 * MIB
@@ -98,9 +99,9 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             "if it is, `decay_ms:100` gives it back sooner, and if not, few live blocks hold "
             "many pages.",
         )
-    if rests(recording):
+    if _rests(recording):
         return do(
-            "background:on",
+            BACKGROUND,
             f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
             "in a thread of its own, which a program of one thread has with background:on: run it "
             "so, `heapfit run --set background=on -- CMD`, and look at it with `heapfit why PID`.",
@@ -114,8 +115,8 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
     )
 
 
-def rests(recording: Recording) -> bool:
-    """Return whether a program of one thread ends with too few calls to give memory back by."""
+def _rests(recording: Recording) -> bool:
+    """Whether a program of one thread ends with too few calls to give memory back by."""
     course = recording.course
     steps = int(_SETTLED_NS) // course.step_ns
     calls = sum(course.allocations[-steps:]) + sum(course.frees[-steps:])
@@ -459,7 +460,13 @@ def unseen(profile: Profile) -> str | None:
     """
     if not ended_early(profile):
         return None
-    seen = [each for each in profile.recordings if len(_resident(each)) > 1]
+    # What was recorded from its start has no blocks from before.
+    seen = [
+        each
+        for each in profile.recordings
+        if len(_resident(each)) > 1
+        and (each.began_late or hiding(each.program, each.environment) is not None)
+    ]
     in_all = _gained(seen, 0)
     in_half = _gained(seen, 2)
     gained, told = next((each for each in (in_all, in_half) if _is_unseen(*each)), (0, 0))
