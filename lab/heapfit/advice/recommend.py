@@ -289,7 +289,7 @@ def _contests(
         for metric, each in figures
     ]
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
-    nothing: list[Sequence[Verdict]] = [[] for _ in in_each]
+    nothing: list[list[Verdict]] = [[] for _ in in_each]
     wall, walls, by_wall, each_by_wall = [], nothing, [], nothing
     if any(metric.name == PROCESSOR for metric, _ in figures):
         metric = next(each for each in readings.study.metrics if each.name == WALL)
@@ -412,8 +412,10 @@ def _disputes(
     found = []
     for rival in rivals:
         told = of_time.get((chosen, rival))
-        if told is None or told.shown or told.p is None or contest.better(chosen, rival):
+        if told is None or told.shown or told.p is None:
             continue
+        if contest.lost_wall_time(chosen, rival) and contest.better(chosen, rival):
+            continue  # Wall time has been weighed.
         against = [
             known[rival, chosen]
             for metric, known in others
