@@ -127,7 +127,8 @@ class WorkloadServer(Record):
     """A server that runs under the allocator while `run.command` drives it from outside."""
 
     command: list[str]
-    ready: str = "tcp:{port}"  # `tcp:PORT`: ready when it accepts
+    # `tcp:PORT`: ready when it accepts; `started`: at once, of a program that needs no load.
+    ready: str = "tcp:{port}"
     ready_timeout_s: float = 20.0
 
 

@@ -32,6 +32,16 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     assert described["server"]["command"] == ["python3", "-m", "http.server", "{port}"]
     assert described["server"]["ready"] == "tcp:{port}"
     assert described["run"]["command"][-1] == "http://127.0.0.1:{port}/"
+    timed = run_heapfit(
+        "workloads", "new", "--for", "1m", "-o", "t.toml", "--json", "--", "./it", folder=tmp_path
+    )
+    described = json.loads(timed.stdout)
+    assert described["server"] == {**described["server"], "command": ["./it"], "ready": "started"}
+    assert (described["run"]["command"], described["run"]["timeout_s"]) == (["sleep", "60"], 120.0)
+    both = run_heapfit(
+        "workloads", "new", "--for", "1m", "--port", "80", "--", "./it", folder=tmp_path
+    )
+    assert_one_line(both, 2, ["--port", "--for", "give one"])
     fixed = run_heapfit(
         "workloads", "new", "--port", "80", "--json", "--", "./server", folder=tmp_path
     )

@@ -650,6 +650,17 @@ def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> 
     assert not {"bounded", "decay-50"} & tried("memory")
 
 
+def test_of_a_program_that_sleeps_what_is_for_such_is_tried_first() -> None:
+    """The setting that returns memory meanwhile was left for last, by a replay without a pause."""
+    idle = Facts(cores=2, python=0, huge_pages=0, processor_share=0.04, threads=1,
+                 mean_live_share=0.2)  # fmt: skip
+    installed = catalogue.resolve_allocators(["heapfit"])
+    found = candidates.candidates(installed, "glibc", idle, goal.parse("mean"))
+    assert [each.name for each in found if each.tried][:2] == ["heapfit", "heapfit+background"]
+    setup: Any = SimpleNamespace(goal=goal.parse("mean"), time_s=900.0)
+    assert "idle" in (foretold.why_not(setup, idle, 3) or "")
+
+
 def test_mean_memory_is_not_judged_by_a_replay_of_a_process_that_was_idle() -> None:
     """A choice by the mean of a replay, which is over before anything has been free for long."""
     busy = Facts(cores=2, python=0, huge_pages=0, processor_share=0.9)

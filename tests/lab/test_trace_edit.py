@@ -158,6 +158,8 @@ def test_parts_that_were_cut_out_of_a_recording_become_what_they_were(
     cut(trace, overlapping, Part(from_ns=half - 1_000_000))
     with pytest.raises(UsageError, match="overlap"):
         merge([parts[0], overlapping], tmp_path / "twice.hft")
+    with pytest.raises(UsageError, match="the same part of the same process"):
+        merge([tmp_path / "all.hft", parts[1]], tmp_path / "twice.hft")
 
 
 def test_of_a_process_that_was_recorded_twice_nothing_is_known_in_between(tmp_path: Path) -> None:
@@ -223,6 +225,26 @@ def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
     assert [event.ns for _, event in found] == sorted(event.ns for _, event in found)
     spaces = {event.address >> 57 for _, event in found if event.address}
     assert spaces == {0, 1}
+    # Its addresses are moved: another process's would be those of the second.
+    third = Program(info={**INFO, "pid": 99})
+    third.malloc(third.thread("third"), 100)
+    with pytest.raises(UsageError, match="is a merge of several processes"):
+        merge([tmp_path / "all.hft", third.write(tmp_path / "3.hft")], tmp_path / "more.hft")
+
+
+def test_the_gaps_of_processes_are_not_added_up(tmp_path: Path) -> None:
+    gap, parts = 5_000_000, []
+    for pid in (1, 2):
+        started = INFO["started_unix_ns"]
+        for number in (1, 2):
+            program = Program(
+                info={**INFO, "pid": pid, "file_number": number, "started_unix_ns": started}
+            )
+            program.malloc(program.thread("service"), 100)
+            program.mark()
+            parts.append(program.write(tmp_path / f"{pid}-{number}.hft"))
+            started += program.ns + gap
+    assert merge(parts, tmp_path / "all.hft").problems.gap_ns == gap
 
 
 def test_traces_that_were_sampled_otherwise_do_not_add_up(trace: Path, tmp_path: Path) -> None:

@@ -79,3 +79,19 @@ def test_a_server_that_turns_into_a_daemon_is_told_not_to(tmp_path: Path) -> Non
     with pytest.raises(HeapfitError, match="a trial of the server fails under the baseline glibc"):
         execute(study_of(work), tmp_path / "out")
     assert run_once(work, tmp_path).reason.endswith("a daemon, have it stay in the foreground")
+
+
+def test_a_service_that_needs_no_load_runs_for_as_long_as_it_is_told(tmp_path: Path) -> None:
+    keep = (
+        "import signal, sys; x = bytearray(40 << 20); open(sys.argv[1], 'w').close(); "
+        "signal.pause()"
+    )
+    server = WorkloadServer(command=[*PYTHON, keep, "{scratch}/there"], ready="started")
+    wait = "until [ -e {scratch}/there ]; do sleep 0.05; done; sleep 0.2"
+    trial = run_once(workload("sh", "-c", wait, server=server), tmp_path)
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert trial.metrics["wall_s"] >= 0.2
+    assert trial.metrics["peak_rss_bytes"] > 40 << 20
+    ended = run_once(workload("sleep", "5", server=server.model_copy(
+        update={"command": ["sh", "-c", "exit 3"]})), tmp_path / "2")  # fmt: skip
+    assert ended.reason == "the server was not there to the end: exit code 3"

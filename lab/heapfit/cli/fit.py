@@ -390,7 +390,7 @@ class _Fit:
         judged = foretold.contenders(found, room)
         if not judged:
             return found, {}
-        why_not = foretold.why_not(facts, len(judged), self.setup.time_s)
+        why_not = foretold.why_not(self.setup, facts, len(judged))
         if why_not is None:
             what = counted(len(judged), "candidate")
             self._heading("First round", f"{what} on a replay of the recording")

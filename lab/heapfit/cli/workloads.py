@@ -14,7 +14,7 @@ from rich.text import Text
 
 from heapfit import catalogue, paths
 from heapfit.catalogue.workloads import is_prepared
-from heapfit.cli.arguments import AsJson
+from heapfit.cli.arguments import AsJson, time_span
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_facts, print_json, results, say, table
 from heapfit.errors import UsageError
@@ -118,6 +118,15 @@ def new(
             "use another one.",
         ),
     ] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="10s",
+            help="The command is a service that needs no load and does not end: each trial stops "
+            "it after this time, with SIGTERM. Compare its memory.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: PROGRAM.toml")
     ] = None,
@@ -127,6 +136,11 @@ def new(
 
     It is written to the current folder, where the command will run.
     """
+    if port is not None and for_ is not None:
+        raise UsageError(
+            "--port is for a server that a load drives, --for for one without: give one"
+        )
+    time_s = None if for_ is None else time_span(for_, "--for")
     command: list[str] | None = context.obj
     if not command:
         raise UsageError("a workload of what? write: heapfit workloads new -- CMD")
@@ -135,18 +149,33 @@ def new(
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
     path = output or Path(f"{name}.toml")
     check_new(path)
-    write_text(path, _toml(name, command, port), "choose another place with -o")
+    write_text(path, _toml(name, command, port, time_s), "choose another place with -o")
     if as_json:
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return
     todo = "put the load that drives the server into its [run], then run" if port else "run"
-    results.print(f"wrote {path}; {todo}: heapfit compare {shell_word(path)}", soft_wrap=True)
+    line = f"compare {shell_word(path)}" if for_ is None else f"fit --goal mean {shell_word(path)}"
+    results.print(f"wrote {path}; {todo}: heapfit {line}", soft_wrap=True)
 
 
-def _toml(name: str, command: list[str], port: int | None) -> str:
+# Beyond what a trial takes, until it is given up.
+_PATIENCE_S = 60
+
+
+def _toml(name: str, command: list[str], port: int | None, time_s: float | None) -> str:
     """Return the file's text. Strings and lists are written in TOML as in JSON."""
     title = shlex.join(command)
-    if port is None:
+    if time_s is not None:
+        parts = [
+            "[server]",
+            f"command = {json.dumps(command)}",
+            'ready = "started"',
+            "",
+            "# How long it runs. A load that drives it may stand here instead.",
+            "[run]",
+            f"command = {json.dumps(['sleep', f'{time_s:g}'])}",
+        ]
+    elif port is None:
         parts = ["[run]", f"command = {json.dumps(command)}"]
     else:
         words = [re.sub(rf"\b{port}\b", "{port}", word) for word in command]
@@ -166,11 +195,11 @@ def _toml(name: str, command: list[str], port: int | None) -> str:
         'question = "What does an allocator cost this program?"',
         "",
         *parts,
-        "timeout_s = 60",
+        f"timeout_s = {_PATIENCE_S + (time_s or 0):g}",
         "",
         "[check]",
         '# "same": the program must print the same under every allocator.',
-        f'stdout = "{"same" if port is None else "ignore"}"',
+        f'stdout = "{"same" if port is None and time_s is None else "ignore"}"',
     ]
     return "\n".join(lines) + "\n"
 

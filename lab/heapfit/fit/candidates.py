@@ -58,12 +58,13 @@ def candidates(
         if each.name != baseline
     ]
     settings = [
-        (place, _judged(each, setting, facts, goal))
+        (-1 if known.is_of_idle(setting.when) else place, _judged(each, setting, facts, goal))
         for each in installed
         if each.name in entries
         for place, setting in enumerate(entries[each.name].settings)
     ]
-    # The first of each allocator before the second of any.
+    # What is for programs that sleep, of one that does; then the first of each allocator before the
+    # second of any.
     settings.sort(key=lambda each: (each[0], "") if each[1].tried else (1000, each[1].reason))
     found = [*plain, *(each for _, each in settings)]
     return [_without_program(each) for each in found] if is_replay else found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from heapfit.errors import UsageError, unknown
 from heapfit.options import size_in_bytes
@@ -120,6 +120,11 @@ def holds(condition: str, facts: Facts) -> bool | None:
 def is_of_interpreter(condition: str) -> bool:
     """Whether a condition asks for a program that an interpreter runs."""
     return _parsed(condition)[0] in _INTERPRETERS
+
+
+def is_of_idle(conditions: Iterable[str]) -> bool:
+    """Whether conditions ask for a program that sleeps."""
+    return any(_parsed(each)[0] == "processor_share" for each in conditions)
 
 
 def told(condition: str, facts: Facts) -> str:

@@ -59,15 +59,17 @@ def contenders(found: Sequence[Candidate], room: int) -> list[Candidate]:
     return [each for each in (plain if len(plain) > room else rest) if each.replayable]
 
 
-def why_not(facts: Facts, tried: int, time_s: float) -> str | None:
+def why_not(setup: Setup, facts: Facts, tried: int) -> str | None:
     """Return why no replay tells who is to be left out; None: one does."""
+    if look.is_of_idle_time(facts, setup.goal):
+        return "the program is idle for most of its time, and a replay has no idle time"
     events = _EVENTS_OF_A_BLOCK * (facts.allocations or 0.0)
     if not events:
         return "nothing was recorded"
     if events > _MOST_EVENTS:
         return f"a recording of all {events:,.0f} calls would be too long"
     needed_s = _BLOCKS * (tried + 1) * (events * _S_OF_AN_EVENT + _S_OF_A_START)
-    return None if needed_s <= _SHARE * time_s else "the replays would take too long"
+    return None if needed_s <= _SHARE * setup.time_s else "the replays would take too long"
 
 
 def recorded_in_full(setup: Setup, folder: Path, data: Path | None) -> Plan:

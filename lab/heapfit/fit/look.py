@@ -49,10 +49,7 @@ _LITTLE_IN_USE = 0.5
 _MOSTLY_IDLE = 0.5
 _RECORDER = b"libheapfit-record"
 _NO_IDLE_TIME = "A replay has no idle time"
-_INSTEAD = (
-    "fit the program itself, or try heapfit run --set background=on -- CMD and look at it with "
-    "heapfit why"
-)
+_INSTEAD = "fit the service itself, by the workload file that heapfit workloads new --for 30s -- CMD writes"
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
 
@@ -249,12 +246,17 @@ def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
     ]
 
 
+def is_of_idle_time(facts: Facts, goal: Goal) -> bool:
+    """Whether a goal is over time, most of which is in no replay."""
+    return goal.is_of_mean and (facts.processor_share or 1.0) < _MOSTLY_IDLE
+
+
 def check_goal(facts: Facts, goal: Goal) -> None:
-    """Raise HeapfitError for a goal over time where most of the time is in no replay."""
-    busy = facts.processor_share
-    if goal.is_of_mean and busy is not None and busy < _MOSTLY_IDLE:
+    """Raise HeapfitError for a goal of which no replay tells."""
+    if is_of_idle_time(facts, goal):
+        idle = 1 - (facts.processor_share or 0.0)
         raise HeapfitError(
-            f"the recorded process was idle for {percent(1 - busy)} of the time. {_NO_IDLE_TIME}, "
+            f"the recorded process was idle for {percent(idle)} of the time. {_NO_IDLE_TIME}, "
             f"so it cannot tell mean memory: {_INSTEAD}"
         )
 

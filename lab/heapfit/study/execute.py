@@ -243,7 +243,8 @@ def _advice(study: Study, trial: Trial) -> str:
         return ""
     return (
         "; give it more time with --timeout, or, if it is a server, describe it and what drives "
-        f"it: heapfit workloads new --port N -- {shlex.join(study.command)}"
+        f"it: heapfit workloads new --port N -- {shlex.join(study.command)}; of a service that "
+        "needs no load, write --for 30s in place of --port N"
     )
 
 

@@ -115,7 +115,8 @@ class Attempt:
         assert wanted is not None
         port = ready_port(self.placeholders.expand(wanted.ready))
         with self._start("server", wanted.command, self.allocator, self.split.program) as serving:
-            wait_until_ready(serving, port, wanted.ready_timeout_s * self.patience)
+            if port is not None:
+                wait_until_ready(serving, port, wanted.ready_timeout_s * self.patience)
             with self._start(
                 "program", self.workload.run.command, None, self.split.others
             ) as client:

@@ -79,11 +79,15 @@ class _Sampling:
 # --------------------------------------------------------------- servers
 
 
-def ready_port(condition: str) -> int:
-    """Return the port of an expanded `ready` condition, `tcp:PORT`."""
+def ready_port(condition: str) -> int | None:
+    """Return the port of an expanded `ready` condition, `tcp:PORT`; None: it is ready at once."""
+    if condition == "started":
+        return None
     kind, _, port = condition.partition(":")
     if kind != "tcp" or not port.isdecimal():
-        raise UsageError(f"a server's 'ready' is tcp:PORT or tcp:{{port}}, not {condition!r}")
+        raise UsageError(
+            f"a server's 'ready' is tcp:PORT, tcp:{{port}} or started, not {condition!r}"
+        )
     return int(port)
 
 

@@ -73,8 +73,8 @@ def check_exit(exit_code: int, expected: int, program: str, *, is_load: bool = F
 
 # GNU coreutils, timeout(1).
 _TIME_WAS_UP = (
-    ", since timeout ended the program; let it end by itself, and measure a service that never "
-    "ends by a workload file"
+    ", since timeout ended the program; let it end by itself, or measure a service by a workload "
+    "file: heapfit workloads new --for 30s -- CMD"
 )
 
 

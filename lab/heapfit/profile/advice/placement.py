@@ -81,7 +81,9 @@ _HELD = 0.1
 def pinned(profile: Profile, trace: str) -> Advice:
     found = profile.pinned
     least = max(WORTH_PLACING, _HELD * profile.peak.amount.bytes)
-    if not found.known or found.bytes < least or pinned_at_the_end(profile):
+    if not found.known:
+        return none("No advice: the recording does not tell.")
+    if found.bytes < least or pinned_at_the_end(profile):
         return none("Nothing to do: live blocks hold little free memory.")
     first = found.sites[0]
     if not profile.sites.recorded or first.bytes < least:
