@@ -49,7 +49,9 @@ _LITTLE_IN_USE = 0.5
 _MOSTLY_IDLE = 0.5
 _RECORDER = b"libheapfit-record"
 _NO_IDLE_TIME = "A replay has no idle time"
-_INSTEAD = "fit the service itself, by the workload file that heapfit workloads new --for 30s -- CMD writes"
+_INSTEAD = (
+    "fit the service itself, by the file that this writes: heapfit workloads new --for 30s -- CMD"
+)
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}
 
