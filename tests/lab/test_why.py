@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, heapfit_command
+from heapfit.cli import why as cli_why
 from heapfit.errors import HeapfitError
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
@@ -350,6 +351,34 @@ def test_free_memory_that_becomes_noticeable_has_not_grown(program: Path) -> Non
     tenth = before.resident // 10
     less, more = (replace(before, glibc=Glibc(Heap(tenth + by, True))) for by in (-4096, 4096))
     assert {each.key: each.gained for each in grown(less, more)}["free"] == 8192
+
+
+def test_what_has_grown_is_told_however_little_it_is(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A leak of 8 MiB beside 238 of free memory got no command."""
+    with running(program, "malloc") as started:
+        after = read(started.pid)
+    cause, of_all = Cause("malloc", likely=False, resident=15 << 20), 10 << 30
+    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)))
+    before = replace(few, causes=[replace(cause, resident=7 << 20)])
+    growth = grown(before, few)
+    assert [each.key for each in growth] == ["malloc"]
+    for grew, is_told in ((growth, True), ([], False)):
+        cli_why._show(few, findings(few), grew, every=False)
+        assert ("heapfit record --pid" in capsys.readouterr().out) is is_told
+
+
+def test_of_a_heap_that_is_partly_free_the_rest_is_called_in_use(program: Path) -> None:
+    with running(program, "malloc") as started:
+        reading = read(started.pid)
+    for free, whole, title in (
+        (reading.resident // 2, True, "malloc's main heap, in use"),
+        (reading.resident // 2, False, "malloc's main heap"),
+        (0, True, "malloc's main heap"),
+    ):
+        found = findings(replace(reading, glibc=Glibc(Heap(free, whole))))
+        assert [each.title for each in found if each.cause == "malloc"] == [title]
 
 
 def test_a_process_that_executes_the_same_program_again_is_another_run() -> None:

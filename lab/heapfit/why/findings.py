@@ -111,6 +111,8 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, advised)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
+    if key == "malloc" and _is_partly_free(reading):
+        title = f"{title}, in use"
     if is_little and not _RECORDINGS.isdisjoint(commands):
         sentence += " There is little to find in so little memory."
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
@@ -223,23 +225,32 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
+    known = "Nearly all of it is in use."
+    if unknown := _in_use_unknown(reading):
+        known = f"How much of it is in use is not known, since {unknown}."
+    elif _is_partly_free(reading):
+        known = "The program has not freed this part."
+    return f"{known}{_advice(_WHO, reading)}", _RECORD
+
+
+def _in_use_unknown(reading: Reading) -> str:
+    """Return why nobody knows how much of the main heap is in use; nothing where it is known."""
     # Blocks in caches of threads count as in use; by default there are few.
     if "tcache" in reading.settings.get("GLIBC_TUNABLES", ""):
-        known = (
-            "How much of it is in use is not known, since free blocks in the caches of threads, "
-            "which GLIBC_TUNABLES sets, look like those in use."
+        return (
+            "free blocks in the caches of threads, which GLIBC_TUNABLES sets, look like those in "
+            "use"
         )
-    elif not reading.traceable:
-        known = "How much of it is in use is not known, since this user may not read its memory."
-    elif not reading.glibc.main.whole:
-        known = (
-            "How much of it is in use is not known, since not all of glibc's lists of free blocks "
-            "could be read."
-        )
-    else:
-        rest = _is_noticed(reading.glibc.main.free, reading)
-        known = "This part is in use." if rest else "Nearly all of it is in use."
-    return f"{known}{_advice(_WHO, reading)}", _RECORD
+    if not reading.traceable:
+        return "this user may not read its memory"
+    if not reading.glibc.main.whole:
+        return "not all of glibc's lists of free blocks could be read"
+    return ""
+
+
+def _is_partly_free(reading: Reading) -> bool:
+    """Whether free memory of the main heap is a row of its own, and the rest known to be in use."""
+    return _is_noticed(reading.glibc.main.free, reading) and not _in_use_unknown(reading)
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
