@@ -101,6 +101,27 @@ def test_free_blocks_of_glibc_are_told_from_a_leak(
     assert name != "pinned" or 16 << 20 < trimmed < 32 << 20 < first.size
 
 
+@pytest.mark.parametrize("in_whole_pages", [24 << 20, 1 << 20])
+def test_whole_free_pages_of_arenas_are_for_malloc_trim(program: Path, in_whole_pages: int) -> None:
+    """Two arenas were advised, which helped nothing where malloc_trim returned nearly all."""
+    with running(program, "arenas") as started:
+        reading = read(started.pid)
+    free = Heap(32 << 20, True, in_whole_pages)
+    [arenas, *_] = findings(replace(reading, glibc=Glibc(Heap(), 8, free)))
+    is_trimmed = in_whole_pages > 8 << 20
+    assert ("malloc_trim(0) would return about 24.0 MiB" in arenas.sentence) is is_trimmed
+    assert arenas.commands[0].startswith("MALLOC_ARENA_MAX=2 ") is not is_trimmed
+    assert arenas.commands[-1].startswith("heapfit run ")
+
+
+def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
+    with running(program, "ends", MALLOC_ARENA_MAX="16") as started:
+        others = read(started.pid).glibc.others
+    assert others.whole
+    assert others.free > 60_000_000  # of 63 MB, of which 26 are before a block that lives
+    assert 25_000_000 < others.in_whole_pages < 26_000_000
+
+
 def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
     script = f"cd {tmp_path}; exec ./arenas"

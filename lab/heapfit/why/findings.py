@@ -22,7 +22,8 @@ from heapfit.why.reading import Reading
 _NOTICED, _OVERSHOOT = 0.1, 0.25
 _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
-_MUCH_FREE = 0.25  # of the arenas
+_MUCH_FREE = 0.25  # of the arenas; and of that, in whole pages
+_WORTH_A_CALL = 1 << 20  # bytes of whole free pages
 _MOST_NAMED = 3  # mappings of a cause
 _LITTLE = 4 << 20  # bytes: of no more it is not worth while to record who allocates them
 
@@ -146,6 +147,7 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_OTHER = "To see whether another allocator needs less, run it under one."
 _WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
@@ -217,11 +219,21 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
+    trimmed = found.others.in_whole_pages
+    if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
+        return f"{sentence} {_trimming(trimmed)} {_OTHER}", _RUN
     sentence += " Free memory of one arena serves no other arena."
-    if limit:
-        return f"{sentence} To see whether another allocator needs less, run it under one.", _RUN
+    if limit or found.arenas == 1:  # Two are the main one and another.
+        return f"{sentence} {_OTHER}", _RUN
     sentence += " Two arenas keep less free memory, but threads wait for each other more often."
     return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
+
+
+def _trimming(whole_pages: int) -> str:
+    return (
+        f"malloc_trim(0) would return about {size_text(whole_pages)} in whole free pages: the "
+        "program can call it when it has freed much."
+    )
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
@@ -448,27 +460,22 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         advice = "To see which live blocks keep the rest, restart the program under the recorder."
         trimmed = min(reading.glibc.main.in_whole_pages, free)
         trim = (
-            f"would return about {size_text(trimmed)} in whole free pages: the program can call it "
-            "when it has freed much."
+            _trimming(trimmed)
             if trimmed >= _WORTH_A_CALL
-            else "would return next to nothing more, as live blocks lie on the other pages."
+            else "malloc_trim(0) would return next to nothing more, as live blocks lie on the "
+            "other pages."
         )
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
-            "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
-            f"{trim}{_advice(advice, reading)} To see whether another allocator needs less, run it "
-            "under one.",
+            "glibc returns only free memory at the end of the heap to the kernel; "
+            f"{trim}{_advice(advice, reading)} {_OTHER}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, *_RUN], reading),
         )
-
-
-# Of whole free pages, in bytes.
-_WORTH_A_CALL = 1 << 20
 
 
 def _is_noticed(size: int, reading: Reading, noticed: float = _NOTICED) -> bool:
