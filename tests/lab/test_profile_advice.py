@@ -268,6 +268,16 @@ def test_each_rule_fires_on_what_it_is_for(
         assert (found.feature, found.act) == (None, bool(feature))
 
 
+def test_what_is_run_to_be_looked_at_can_be_asked(tmp_path: Path) -> None:
+    """`heapfit why` said of a process that was run as advised that it cannot be asked."""
+    tables = ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210)
+    shown = content(profile_of(tmp_path / "x", tables), "x.hft")
+    run = "heapfit run --control --set background=on -- program"
+    [section] = [each for each in shown.sections if each.name == "memory"]
+    assert run in section.advice.sentence
+    assert run in dict(shown.commands).values()
+
+
 @pytest.mark.parametrize(
     ("recent", "gained", "error", "is_told"),
     [

@@ -129,7 +129,7 @@ def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> N
         reading = read(started.pid)
         found = {each.cause: each for each in findings(reading)}  # some have the main arena
     assert "limited to 2" in found["arenas"].sentence
-    assert found["arenas"].commands == [f"heapfit run -- {tmp_path}/arenas"]
+    assert found["arenas"].commands == [f"heapfit run --control -- {tmp_path}/arenas"]
     recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
     assert recorded in found["free"].commands
     assert reading.glibc.main.whole

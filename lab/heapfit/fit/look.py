@@ -50,8 +50,8 @@ _MOSTLY_IDLE = 0.5
 _RECORDER = b"libheapfit-record"
 _NO_IDLE_TIME = "A replay has no idle time"
 _INSTEAD = (
-    "fit the program itself, or try heapfit run --set background=on -- CMD and look at it with "
-    "heapfit why"
+    "fit the program itself, or try heapfit run --control --set background=on -- CMD and look at "
+    "it with heapfit why"
 )
 
 _HUGE_PAGES = {"always": 2.0, "madvise": 1.0}

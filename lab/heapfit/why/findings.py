@@ -157,7 +157,8 @@ _RECORD_WHOLE = [
     "heapfit record -o {whole} -- {command}",
     "heapfit profile {whole}",
 ]
-_RUN = ["heapfit run{background} -- {command}"]
+# With --control `why` can say there what each page is used for.
+_RUN = ["heapfit run --control{background} -- {command}"]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
 _BACKGROUND = " --set background=on"
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]

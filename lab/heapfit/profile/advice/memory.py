@@ -105,7 +105,8 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             BACKGROUND,
             f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
             "in a thread of its own, which a program of one thread has with background:on: run it "
-            "so, `heapfit run --set background=on -- CMD`, and look at it with `heapfit why PID`.",
+            "so, `heapfit run --control --set background=on -- CMD`, and look at it with "
+            "`heapfit why PID`.",
         )
     return do(
         "heapfit",
