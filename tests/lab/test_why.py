@@ -284,6 +284,27 @@ def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
     assert "runs under heapfit without control:on" in heap.sentence
 
 
+def test_what_sleeps_with_free_memory_is_to_give_it_back_by_itself(
+    tmp_path: Path, library: Path
+) -> None:
+    """It was to be trimmed by hand, after each peak."""
+    subprocess.run(["gcc", "-O1", PLANTED / "retained.c", "-o", tmp_path / "retained"], check=True)
+    options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    with running(tmp_path / "retained", **options) as started:
+        reading = read(started.pid)
+    run = f"heapfit run --control --set background=on -- {tmp_path}/retained"
+    is_on = {"HEAPFIT_OPTIONS": "control:on,background:on"}
+    for looked, is_advised in (
+        (reading, True),
+        (replace(reading, threads=2), False),
+        (replace(reading, settings=is_on), False),
+    ):
+        [heap] = [each for each in findings(looked) if each.cause == "heapfit"]
+        assert heap.commands[0] == f"heapfit ctl {started.pid} trim"
+        assert (heap.commands[1] == run) is is_advised
+        assert ("background:on" in heap.sentence) is is_advised
+
+
 def test_the_call_site_that_pins_most_is_named_first(
     program: Path, library: Path, run_heapfit: Heapfit
 ) -> None:

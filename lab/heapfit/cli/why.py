@@ -173,7 +173,8 @@ def _show_growth(grew: list[Growth]) -> None:
     if not grew:
         _print("Nothing has grown meanwhile.", "bold")
     for each in grew:
-        what = f"{capitalised(each.title)} grew by {size(each.gained)}, from {size(each.before)}."
+        title = capitalised(each.title) + "," * each.title.endswith(", in use")
+        what = f"{title} grew by {size(each.gained)}, from {size(each.before)}."
         _print(what, "bold")
 
 

@@ -13,6 +13,7 @@ from heapfit.files import free_name
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import started_as
 from heapfit.live import pinners
+from heapfit.options import VARIABLE
 from heapfit.text import counted, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
@@ -161,6 +162,9 @@ _RECORD_WHOLE = [
 _RUN = ["heapfit run --control{background} -- {command}"]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
 _BACKGROUND = " --set background=on"
+_LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
+# Causes of a ledger that trim returns.
+_GIVEN_BACK = ("kept", "cached", "orphaned", "decaying", "zeroed")
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
@@ -283,7 +287,14 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         parts = [each for each in reading.ledger.causes() if each.in_heap]
         largest = sorted(parts, key=lambda each: -each.resident)[:3]
         named = "; ".join(f"{size_text(e.resident)} {e.meaning}" for e in largest)
-        return f"{named}.", _asked(largest[0].name, reading)
+        sentence, commands = f"{named}.", _asked(largest[0].name, reading)
+        if largest[0].name in _GIVEN_BACK and _keeps_asleep(reading, largest[0].resident):
+            sentence += (
+                " In a program of one thread it goes back only as that calls malloc: trim returns "
+                "it once, and with background:on it goes back while the program sleeps, too."
+            )
+            commands[1:1] = _RUN
+        return sentence, commands
     if reading.unasked is not None:
         sentence = f"heapfit could say what each page is used for, but {reading.unasked}."
         start = " The command below starts it so that it does." if reading.start else ""
@@ -304,11 +315,16 @@ def _asked(largest: str, reading: Reading) -> list[str]:
         is_sampled = reading.profile is not None and reading.profile.mean
         first = [] if is_sampled else ["heapfit ctl {pid} set sample=512k"]
         return [*first, "heapfit ctl {pid} profile"]
-    given_back = ("kept", "cached", "orphaned", "decaying", "zeroed")
     return [
-        *(["heapfit ctl {pid} trim"] if largest in given_back else []),
+        *(["heapfit ctl {pid} trim"] if largest in _GIVEN_BACK else []),
         "heapfit ctl {pid} ledger",
     ]
+
+
+def _keeps_asleep(reading: Reading, free: int) -> bool:
+    """Whether so much free memory stays while the program sleeps, but not with background:on."""
+    is_on = "background:on" in reading.settings.get(VARIABLE, "").replace(" ", "").split(",")
+    return reading.threads == 1 and not is_on and free >= _LEAST_IN_BACKGROUND
 
 
 def _files(cause: Cause, reading: Reading) -> Said:
