@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from heapfit.fit import look
-from heapfit.profile.advice.memory import rises_steadily
+from heapfit.profile.advice.memory import grower, rises_steadily
 from heapfit.profile.answers import advice, content
 from heapfit.profile.model import Pinned, PinningSite, Rounding
 from profile_tables import (
@@ -268,6 +268,16 @@ def test_each_rule_fires_on_what_it_is_for(
         assert (found.feature, found.act) == (None, bool(feature))
 
 
+def test_what_is_run_to_be_looked_at_can_be_asked(tmp_path: Path) -> None:
+    """`heapfit why` said of a process that was run as advised that it cannot be asked."""
+    tables = ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210)
+    shown = content(profile_of(tmp_path / "x", tables), "x.hft")
+    run = "heapfit run --control --set background=on -- program"
+    [section] = [each for each in shown.sections if each.name == "memory"]
+    assert run in section.advice.sentence
+    assert run in dict(shown.commands).values()
+
+
 @pytest.mark.parametrize(
     ("recent", "gained", "error", "is_told"),
     [
@@ -427,10 +437,37 @@ def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
 ) -> None:
     tables = held(*lasting(kept), Block(16, 2_000_000))
     tables.resident = tables.anonymous = {0: MIB, 1_900_000: MIB + grown}
+    tables.totals = {"unmatched_frees": 1000}
     whole = profile_of(tmp_path / "x", tables)
     found = advice(as_recorded(whole, ended_early=True, began_late=began_late))["end"]
     assert says in found.sentence
     assert found.act is is_said_to_leak
+
+
+@pytest.mark.parametrize(
+    ("freed", "problems", "says"),
+    [
+        (0, {}, "malloc held free memory from before: no older blocks were freed meanwhile"),
+        (20, {}, "only 20 older blocks were freed"),
+        (21, {}, "may have been freed in return"),
+        (0, {"lost_events": 1}, "may have been freed in return"),
+    ],
+)
+def test_what_takes_no_blocks_place_grows_though_resident_memory_does_not(
+    tmp_path: Path, freed: int, problems: dict[str, int], says: str
+) -> None:
+    """A leak after a peak was said to be nothing, though the recording had no free at all."""
+    tables = held(*lasting(2000), Block(16, 2_000_000))
+    tables.resident = tables.anonymous = {0: MIB, 1_900_000: MIB}
+    tables.totals, tables.problems = {"unmatched_frees": freed}, problems
+    whole = profile_of(tmp_path / "x", tables)
+    attached = as_recorded(whole, ended_early=True, began_late=True)
+    for profile, is_known in ((attached, True), (as_recorded(attached, sample=KIB), False)):
+        found = advice(profile)["end"]
+        is_shown = is_known and "in return" not in says
+        assert found.act is is_shown
+        assert (grower(profile) is not None) is is_shown
+        assert not is_known or says in found.sentence
 
 
 @pytest.mark.parametrize(("grown", "is_said_to_leak"), [(2 * MIB, True), (MIB // 4, False)])
@@ -439,7 +476,7 @@ def test_a_cache_that_has_replaced_what_was_there_before_grows_with_resident_mem
 ) -> None:
     tables = held(*replaced(0, 4000, 6000))
     tables.resident = {ns: MIB + grown * ns // 20_000_000 for ns in range(0, 20_000_000, 100_000)}
-    tables.anonymous = tables.resident
+    tables.anonymous, tables.totals = tables.resident, {"unmatched_frees": 1000}
     whole = profile_of(tmp_path / "x", tables)
     found = advice(as_recorded(whole, ended_early=True, began_late=True))["end"]
     assert ("a cache without a limit" in found.sentence) is is_said_to_leak

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Heapfit, heapfit_command
+from heapfit.cli import why as cli_why
 from heapfit.errors import HeapfitError
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
@@ -100,6 +101,27 @@ def test_free_blocks_of_glibc_are_told_from_a_leak(
     assert name != "pinned" or 16 << 20 < trimmed < 32 << 20 < first.size
 
 
+@pytest.mark.parametrize("in_whole_pages", [24 << 20, 1 << 20])
+def test_whole_free_pages_of_arenas_are_for_malloc_trim(program: Path, in_whole_pages: int) -> None:
+    """Two arenas were advised, which helped nothing where malloc_trim returned nearly all."""
+    with running(program, "arenas") as started:
+        reading = read(started.pid)
+    free = Heap(32 << 20, True, in_whole_pages)
+    [arenas, *_] = findings(replace(reading, glibc=Glibc(Heap(), 8, free)))
+    is_trimmed = in_whole_pages > 8 << 20
+    assert ("malloc_trim(0) would return about 24.0 MiB" in arenas.sentence) is is_trimmed
+    assert arenas.commands[0].startswith("MALLOC_ARENA_MAX=2 ") is not is_trimmed
+    assert arenas.commands[-1].startswith("heapfit run ")
+
+
+def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
+    with running(program, "ends", MALLOC_ARENA_MAX="16") as started:
+        others = read(started.pid).glibc.others
+    assert others.whole
+    assert others.free > 60_000_000  # of 63 MB, of which 26 are before a block that lives
+    assert 25_000_000 < others.in_whole_pages < 26_000_000
+
+
 def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:
     subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
     script = f"cd {tmp_path}; exec ./arenas"
@@ -107,7 +129,7 @@ def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> N
         reading = read(started.pid)
         found = {each.cause: each for each in findings(reading)}  # some have the main arena
     assert "limited to 2" in found["arenas"].sentence
-    assert found["arenas"].commands == [f"heapfit run -- {tmp_path}/arenas"]
+    assert found["arenas"].commands == [f"heapfit run --control -- {tmp_path}/arenas"]
     recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
     assert recorded in found["free"].commands
     assert reading.glibc.main.whole
@@ -262,6 +284,27 @@ def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
     assert "runs under heapfit without control:on" in heap.sentence
 
 
+def test_what_sleeps_with_free_memory_is_to_give_it_back_by_itself(
+    tmp_path: Path, library: Path
+) -> None:
+    """It was to be trimmed by hand, after each peak."""
+    subprocess.run(["gcc", "-O1", PLANTED / "retained.c", "-o", tmp_path / "retained"], check=True)
+    options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    with running(tmp_path / "retained", **options) as started:
+        reading = read(started.pid)
+    run = f"heapfit run --control --set background=on -- {tmp_path}/retained"
+    is_on = {"HEAPFIT_OPTIONS": "control:on,background:on"}
+    for looked, is_advised in (
+        (reading, True),
+        (replace(reading, threads=2), False),
+        (replace(reading, settings=is_on), False),
+    ):
+        [heap] = [each for each in findings(looked) if each.cause == "heapfit"]
+        assert heap.commands[0] == f"heapfit ctl {started.pid} trim"
+        assert (heap.commands[1] == run) is is_advised
+        assert ("background:on" in heap.sentence) is is_advised
+
+
 def test_the_call_site_that_pins_most_is_named_first(
     program: Path, library: Path, run_heapfit: Heapfit
 ) -> None:
@@ -350,6 +393,34 @@ def test_free_memory_that_becomes_noticeable_has_not_grown(program: Path) -> Non
     tenth = before.resident // 10
     less, more = (replace(before, glibc=Glibc(Heap(tenth + by, True))) for by in (-4096, 4096))
     assert {each.key: each.gained for each in grown(less, more)}["free"] == 8192
+
+
+def test_what_has_grown_is_told_however_little_it_is(
+    program: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A leak of 8 MiB beside 238 of free memory got no command."""
+    with running(program, "malloc") as started:
+        after = read(started.pid)
+    cause, of_all = Cause("malloc", likely=False, resident=15 << 20), 10 << 30
+    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)))
+    before = replace(few, causes=[replace(cause, resident=7 << 20)])
+    growth = grown(before, few)
+    assert [each.key for each in growth] == ["malloc"]
+    for grew, is_told in ((growth, True), ([], False)):
+        cli_why._show(few, findings(few), grew, every=False)
+        assert ("heapfit record --pid" in capsys.readouterr().out) is is_told
+
+
+def test_of_a_heap_that_is_partly_free_the_rest_is_called_in_use(program: Path) -> None:
+    with running(program, "malloc") as started:
+        reading = read(started.pid)
+    for free, whole, title in (
+        (reading.resident // 2, True, "malloc's main heap, in use"),
+        (reading.resident // 2, False, "malloc's main heap"),
+        (0, True, "malloc's main heap"),
+    ):
+        found = findings(replace(reading, glibc=Glibc(Heap(free, whole))))
+        assert [each.title for each in found if each.cause == "malloc"] == [title]
 
 
 def test_a_process_that_executes_the_same_program_again_is_another_run() -> None:

@@ -1,6 +1,7 @@
 /* Memory of one kind: `why_program KIND [FILE]`. Prints a line when it is there, and waits to be ended. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,19 @@ static void blocks(size_t size)
 static void *in_arena(void *unused)
 {
     blocks(SIZE / THREADS);
+    pthread_barrier_wait(&barrier);
+    pause();
+    return unused;
+}
+
+/* One block of many stays, with free memory before it and behind. */
+static void *in_end(void *unused)
+{
+    enum { LARGE = 100000, BLOCKS = 80, STAYS = 32 };
+    void *made[BLOCKS];
+    for (int i = 0; i < BLOCKS; i++) made[i] = memset(malloc(LARGE), 1, LARGE);
+    for (int i = 0; i < BLOCKS; i++)
+        if (i != STAYS) free(made[i]);
     pthread_barrier_wait(&barrier);
     pause();
     return unused;
@@ -114,6 +128,7 @@ int main(int count, char **arguments)
     if (strcmp(kind, "malloc") == 0) blocks(SIZE);
     if (strcmp(kind, "mapped") == 0) memset(malloc(SIZE), 1, SIZE);
     if (strcmp(kind, "arenas") == 0) threads(in_arena);
+    if (strcmp(kind, "ends") == 0 && mallopt(M_TRIM_THRESHOLD, 1 << 30)) threads(in_end);
     if (strcmp(kind, "stacks") == 0) threads(in_stack);
     if (strcmp(kind, "variables") == 0) memset(variables, 1, SIZE);
     if (strcmp(kind, "shared") == 0) mapping(memfd_create("why", 0), 0, MAP_SHARED);

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 app = new_app()
 
 _LISTED = 15
-# Rows and sentences for what has at least this part of the resident memory; --all shows the rest.
+# Rows and sentences for what has at least this part of the resident memory, and sentences for what
+# has grown; --all shows the rest.
 _SHOWN = 0.02
 _TOLD, _MOST = 0.1, 0.5
 _MOST_GROWN = 5
@@ -146,8 +147,9 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
         f"allocator: {allocator}; {runtime}{counted(reading.threads, 'thread')} on "
         f"{counted(reading.cores, 'core')}"
     )
+    grew = [e for e in growth or () if e.gained >= _LEAST_GROWN][:_MOST_GROWN]
     if growth is not None:
-        _show_growth(growth)
+        _show_growth(grew)
     least = 0.0 if every else _SHOWN * held
     column = "with swap" if reading.swapped else "resident"
     rows = table(column, "of all", "what it is", right=[column, "of all"])
@@ -159,19 +161,20 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
     results.print()
     results.print(rows)
     said: set[str] = set()
+    grown = {each.key for each in grew}
     for each in found:
         # Files hold the most of a small process, and nothing is to be done about them.
         is_told = each.size >= (_MOST if each.cause == "files" else _TOLD) * held
-        if is_told or every:
+        if is_told or every or each.cause in grown:
             _tell(each, every, said)
 
 
-def _show_growth(growth: list[Growth]) -> None:
-    grown = [each for each in growth if each.gained >= _LEAST_GROWN]
-    if not grown:
+def _show_growth(grew: list[Growth]) -> None:
+    if not grew:
         _print("Nothing has grown meanwhile.", "bold")
-    for each in grown[:_MOST_GROWN]:
-        what = f"{capitalised(each.title)} grew by {size(each.gained)}, from {size(each.before)}."
+    for each in grew:
+        title = capitalised(each.title) + "," * each.title.endswith(", in use")
+        what = f"{title} grew by {size(each.gained)}, from {size(each.before)}."
         _print(what, "bold")
 
 

@@ -146,12 +146,12 @@ def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) 
             first = lists.main_arena(data, main)
             heap = Heap()
             if first is not None:
-                heap = lists.read([first[0]], [(main[0].start, first[1])])
+                heap = lists.read([first[0]], [(main[0].start, first[1])], trims_last=True)
             starts = (at for each in arenas for at in range(each.start, each.end, ARENA))
             heaps = {at: found for at in starts if (found := _heap_at(memory, at)) is not None}
             spans = [(_first_chunk(at, arena), at + size) for at, (arena, size) in heaps.items()]
             others = {arena for arena, _ in heaps.values()}
-            return Glibc(heap, len(others), lists.read(others, spans))
+            return Glibc(heap, len(others), lists.read(others, spans, trims_last=False))
     except (OSError, struct.error):
         return Glibc()
 
@@ -174,6 +174,7 @@ class _FreeLists:
         self._memory, self._pagemap = memory, pagemap
         self._left = _MOST_CHUNKS
         self._pages: dict[int, bytes] = {}
+        self._last: set[int] = set()  # chunks at the ends of arenas
 
     def main_arena(
         self, data: Sequence[Mapping], heap: Sequence[Mapping]
@@ -194,14 +195,19 @@ class _FreeLists:
                         return arena, end
         return None
 
-    def read(self, arenas: Collection[int], spans: Sequence[tuple[int, int]]) -> Heap:
-        """Return what is free in the arenas, whose heaps are at `spans`."""
+    def read(
+        self, arenas: Collection[int], spans: Sequence[tuple[int, int]], *, trims_last: bool
+    ) -> Heap:
+        """Return what is free in the arenas, whose heaps are at `spans`. malloc_trim returns what
+        is free at the end of the main heap, but of no other."""
         self._left, free, spans = _MOST_CHUNKS, dict[int, int](), sorted(spans)
+        self._last.clear()
         listed = [self._listed(each, spans, free) for each in arenas]
         whole = all(listed)
         unknown = 0 if whole else sum(self._walk(*each, free) for each in spans)
         used = sum(end - start for start, end in spans) - sum(free.values())
-        resident, in_whole_pages = self._resident(free, spans)
+        untrimmed = frozenset() if trims_last else self._last
+        resident, in_whole_pages = self._resident(free, spans, untrimmed)
         return Heap(resident, whole or 2 * unknown < used, in_whole_pages)
 
     def _listed(self, arena: int, spans: Sequence[tuple[int, int]], free: dict[int, int]) -> bool:
@@ -223,6 +229,7 @@ class _FreeLists:
             last, (start, end) = state[_FAST], spans[bisect_right(starts, state[_FAST]) - 1]
             if start <= last < end:  # It has not grown out of them meanwhile.
                 free[last] = min(self._chunk(last)[0], end - last)
+                self._last.add(last)
         except (OSError, struct.error):
             return False
         return whole
@@ -249,9 +256,11 @@ class _FreeLists:
         free[at - size] = size  # The last chunk has never been handed out.
         return unknown
 
-    def _resident(self, free: dict[int, int], spans: Sequence[tuple[int, int]]) -> tuple[int, int]:
-        """Return how many bytes of the free chunks are resident, and how many of these are whole
-        pages behind a chunk's head."""
+    def _resident(
+        self, free: dict[int, int], spans: Sequence[tuple[int, int]], untrimmed: Collection[int]
+    ) -> tuple[int, int]:
+        """Return how many bytes of the free chunks are resident, and how many of these, but for
+        those of chunks that are `untrimmed`, are whole pages behind a chunk's head."""
         total, in_pages, starts = 0, 0, [start for start, _ in spans]
         present: list[bytes] = []
         for start, end in spans:
@@ -264,6 +273,8 @@ class _FreeLists:
             low, high = at // _PAGE - first, (at + size - 1) // _PAGE - first
             total += (there.count(1, low, high) + there[high]) * _PAGE
             total -= there[low] * (at % _PAGE) + there[high] * (-(at + size) % _PAGE)
+            if at in untrimmed:
+                continue
             first_whole, behind = -(-(at + _CHUNK_HEAD) // _PAGE) - first, (at + size) // _PAGE
             in_pages += there.count(1, first_whole, max(behind - first, first_whole)) * _PAGE
         return total, in_pages

@@ -373,7 +373,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
     rests = memory.memory(profile, trace).feature == memory.BACKGROUND
-    setting = " --set background=on" if rests else ""
+    setting = " --control --set background=on" if rests else ""
     run = _with_command(f"heapfit run{setting} -- CMD", profile)
     return [
         *([] if sampled(profile.recordings) else [replay]),

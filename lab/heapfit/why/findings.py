@@ -13,6 +13,7 @@ from heapfit.files import free_name
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import started_as
 from heapfit.live import pinners
+from heapfit.options import VARIABLE
 from heapfit.text import counted, percent
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
@@ -22,7 +23,8 @@ from heapfit.why.reading import Reading
 _NOTICED, _OVERSHOOT = 0.1, 0.25
 _NEAR_LIMIT = 0.9
 _RETAINED = 1.3
-_MUCH_FREE = 0.25  # of the arenas
+_MUCH_FREE = 0.25  # of the arenas; and of that, in whole pages
+_WORTH_A_CALL = 1 << 20  # bytes of whole free pages
 _MOST_NAMED = 3  # mappings of a cause
 _LITTLE = 4 << 20  # bytes: of no more it is not worth while to record who allocates them
 
@@ -111,6 +113,8 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, advised)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
+    if key == "malloc" and _is_partly_free(reading):
+        title = f"{title}, in use"
     if is_little and not _RECORDINGS.isdisjoint(commands):
         sentence += " There is little to find in so little memory."
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
@@ -144,6 +148,7 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_OTHER = "To see whether another allocator needs less, run it under one."
 _WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
@@ -153,9 +158,13 @@ _RECORD_WHOLE = [
     "heapfit record -o {whole} -- {command}",
     "heapfit profile {whole}",
 ]
-_RUN = ["heapfit run{background} -- {command}"]
+# With --control `why` can say there what each page is used for.
+_RUN = ["heapfit run --control{background} -- {command}"]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
 _BACKGROUND = " --set background=on"
+_LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
+# Causes of a ledger that trim returns.
+_GIVEN_BACK = ("kept", "cached", "orphaned", "decaying", "zeroed")
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
@@ -215,31 +224,50 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
+    trimmed = found.others.in_whole_pages
+    if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
+        return f"{sentence} {_trimming(trimmed)} {_OTHER}", _RUN
     sentence += " Free memory of one arena serves no other arena."
-    if limit:
-        return f"{sentence} To see whether another allocator needs less, run it under one.", _RUN
+    if limit or found.arenas == 1:  # Two are the main one and another.
+        return f"{sentence} {_OTHER}", _RUN
     sentence += " Two arenas keep less free memory, but threads wait for each other more often."
     return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
 
 
+def _trimming(whole_pages: int) -> str:
+    return (
+        f"malloc_trim(0) would return about {size_text(whole_pages)} in whole free pages: the "
+        "program can call it when it has freed much."
+    )
+
+
 def _main_heap(cause: Cause, reading: Reading) -> Said:
+    known = "Nearly all of it is in use."
+    if unknown := _in_use_unknown(reading):
+        known = f"How much of it is in use is not known, since {unknown}."
+    elif _is_partly_free(reading):
+        known = "The program has not freed this part."
+    return f"{known}{_advice(_WHO, reading)}", _RECORD
+
+
+def _in_use_unknown(reading: Reading) -> str:
+    """Return why nobody knows how much of the main heap is in use; nothing where it is known."""
     # Blocks in caches of threads count as in use; by default there are few.
     if "tcache" in reading.settings.get("GLIBC_TUNABLES", ""):
-        known = (
-            "How much of it is in use is not known, since free blocks in the caches of threads, "
-            "which GLIBC_TUNABLES sets, look like those in use."
+        return (
+            "free blocks in the caches of threads, which GLIBC_TUNABLES sets, look like those in "
+            "use"
         )
-    elif not reading.traceable:
-        known = "How much of it is in use is not known, since this user may not read its memory."
-    elif not reading.glibc.main.whole:
-        known = (
-            "How much of it is in use is not known, since not all of glibc's lists of free blocks "
-            "could be read."
-        )
-    else:
-        rest = _is_noticed(reading.glibc.main.free, reading)
-        known = "This part is in use." if rest else "Nearly all of it is in use."
-    return f"{known}{_advice(_WHO, reading)}", _RECORD
+    if not reading.traceable:
+        return "this user may not read its memory"
+    if not reading.glibc.main.whole:
+        return "not all of glibc's lists of free blocks could be read"
+    return ""
+
+
+def _is_partly_free(reading: Reading) -> bool:
+    """Whether free memory of the main heap is a row of its own, and the rest known to be in use."""
+    return _is_noticed(reading.glibc.main.free, reading) and not _in_use_unknown(reading)
 
 
 def _mapped(cause: Cause, reading: Reading) -> Said:
@@ -259,7 +287,14 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         parts = [each for each in reading.ledger.causes() if each.in_heap]
         largest = sorted(parts, key=lambda each: -each.resident)[:3]
         named = "; ".join(f"{size_text(e.resident)} {e.meaning}" for e in largest)
-        return f"{named}.", _asked(largest[0].name, reading)
+        sentence, commands = f"{named}.", _asked(largest[0].name, reading)
+        if largest[0].name in _GIVEN_BACK and _keeps_asleep(reading, largest[0].resident):
+            sentence += (
+                " In a program of one thread it goes back only as that calls malloc: trim returns "
+                "it once, and with background:on it goes back while the program sleeps, too."
+            )
+            commands[1:1] = _RUN
+        return sentence, commands
     if reading.unasked is not None:
         sentence = f"heapfit could say what each page is used for, but {reading.unasked}."
         start = " The command below starts it so that it does." if reading.start else ""
@@ -280,11 +315,16 @@ def _asked(largest: str, reading: Reading) -> list[str]:
         is_sampled = reading.profile is not None and reading.profile.mean
         first = [] if is_sampled else ["heapfit ctl {pid} set sample=512k"]
         return [*first, "heapfit ctl {pid} profile"]
-    given_back = ("kept", "cached", "orphaned", "decaying", "zeroed")
     return [
-        *(["heapfit ctl {pid} trim"] if largest in given_back else []),
+        *(["heapfit ctl {pid} trim"] if largest in _GIVEN_BACK else []),
         "heapfit ctl {pid} ledger",
     ]
+
+
+def _keeps_asleep(reading: Reading, free: int) -> bool:
+    """Whether so much free memory stays while the program sleeps, but not with background:on."""
+    is_on = "background:on" in reading.settings.get(VARIABLE, "").replace(" ", "").split(",")
+    return reading.threads == 1 and not is_on and free >= _LEAST_IN_BACKGROUND
 
 
 def _files(cause: Cause, reading: Reading) -> Said:
@@ -437,27 +477,22 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         advice = "To see which live blocks keep the rest, restart the program under the recorder."
         trimmed = min(reading.glibc.main.in_whole_pages, free)
         trim = (
-            f"would return about {size_text(trimmed)} in whole free pages: the program can call it "
-            "when it has freed much."
+            _trimming(trimmed)
             if trimmed >= _WORTH_A_CALL
-            else "would return next to nothing more, as live blocks lie on the other pages."
+            else "malloc_trim(0) would return next to nothing more, as live blocks lie on the "
+            "other pages."
         )
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
-            "glibc returns only free memory at the end of the heap to the kernel; malloc_trim(0) "
-            f"{trim}{_advice(advice, reading)} To see whether another allocator needs less, run it "
-            "under one.",
+            "glibc returns only free memory at the end of the heap to the kernel; "
+            f"{trim}{_advice(advice, reading)} {_OTHER}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, *_RUN], reading),
         )
-
-
-# Of whole free pages, in bytes.
-_WORTH_A_CALL = 1 << 20
 
 
 def _is_noticed(size: int, reading: Reading, noticed: float = _NOTICED) -> bool:

@@ -24,6 +24,7 @@ from heapfit.profile.advice import (
     none,
     pinned_at_the_end,
     replayed,
+    sampled,
     under_heapfit,
 )
 from heapfit.profile.model import (
@@ -104,7 +105,8 @@ def _kept_after_peak(recording: Recording) -> Advice | None:
             BACKGROUND,
             f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
             "in a thread of its own, which a program of one thread has with background:on: run it "
-            "so, `heapfit run --set background=on -- CMD`, and look at it with `heapfit why PID`.",
+            "so, `heapfit run --control --set background=on -- CMD`, and look at it with "
+            "`heapfit why PID`.",
         )
     return do(
         "heapfit",
@@ -404,10 +406,12 @@ _ABOVE = 0.1  # by this part of it, it holds more at the end than at most in the
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
 _HALF, _THREE_QUARTERS, _OF_ALL_LIVE = 0.5, 0.75, 0.5
-# What a recording that began late has of live blocks may have taken the place of older ones, whose
-# frees it does not know. It has not where resident memory grew by this part of it; and one of
-# several may have grown where resident memory grew by this part of the smallest.
+# What a recording that began late has of live blocks may have taken the place of older ones, of
+# whose frees it knows the number alone. It has not where resident memory grew by this part of it;
+# and one of several may have grown where resident memory grew by this part of the smallest.
 _ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
+# Nor where so many blocks are live for each older one that was freed.
+_FOR_EACH_FREED = 100
 _NAMED = 3
 # What is left by a program that ends sooner matters from this part of its resident memory on.
 _SOON_NS, _MATTERS = 60 * S, 0.05
@@ -670,9 +674,17 @@ def _all_stayed(profile: Profile) -> bool:
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
 
 
+def _few_were_freed(holder: Holder, profile: Profile) -> bool:
+    """Whether too few blocks from before the recording were freed for a holder to have taken their
+    place. A sample does not know how many were."""
+    if sampled(profile.recordings) or not all(each.whole for each in profile.recordings):
+        return False
+    return profile.totals.unmatched_frees * _FOR_EACH_FREED <= holder.amount.objects
+
+
 def _is_shown(holder: Holder, profile: Profile) -> bool:
     """Whether a holder has grown, and has not just taken the place of blocks from before."""
-    if _all_stayed(profile):
+    if _all_stayed(profile) or _few_were_freed(holder, profile):
         return True
     gained = holder.gained_since(HELD_AFTER[0]) * holder.amount.bytes
     grown = _resident_growth(profile, _HALF) or 0
@@ -721,12 +733,14 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
         f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
         f"live at its end, {how_it_grew(first)}"
     )
-    if _is_shown(first, profile):
-        return mend(
-            f"{held}.{_others(growing)} What the program does not free later is a leak or a cache "
-            "without a limit: fix it in the program; no allocator stops its growth."
-        )
     grown = _resident_growth(profile) or 0
+    if _is_shown(first, profile):
+        others = _others([each for each in growing if _is_shown(each, profile)])
+        return mend(
+            f"{held}.{others}{_into_free_memory(first, profile, grown)} What the program does not "
+            "free later is a leak or a cache without a limit: fix it in the program; no allocator "
+            "stops its growth."
+        )
     if grown < _ONE_STAYED * min(each.amount.bytes for each in growing):
         return none(
             f"{held}, but resident memory grew by no more than {size(grown)}: blocks that were "
@@ -741,6 +755,18 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
         f"they allocated, the one that fits this growth best first: {join_words(named)}. Some of "
         f"it may have taken the place of older blocks, which the recording does not know, so "
         f"{what} a leak. Record for longer, or from the start, to tell."
+    )
+
+
+def _into_free_memory(holder: Holder, profile: Profile, grown: int) -> str:
+    """A sentence on why resident memory, which has `grown` so much, grew less than a holder."""
+    if _all_stayed(profile) or not _few_were_freed(holder, profile):
+        return ""
+    freed = profile.totals.unmatched_frees
+    blocks = "block was" if freed == 1 else "blocks were"
+    return (
+        f" Resident memory grew by no more than {size(grown)}, since malloc held free memory from "
+        f"before: {f'only {freed}' if freed else 'no'} older {blocks} freed meanwhile."
     )
 
 
