@@ -241,18 +241,36 @@ def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
     assert search._with_plain(good[1:], 3) == ["mimalloc", "jemalloc", "heapfit"]
 
 
+def test_no_setting_stays_without_its_plain_allocator() -> None:
+    good = ["mimalloc", "heapfit+decay", "jemalloc+decay", "glibc+keep", "heapfit", "jemalloc"]
+    kept = search._with_plain(good, 3)
+    assert kept == ["mimalloc", "heapfit+decay", "heapfit"]
+    assert search._displaced("jemalloc+decay", good, kept) == (
+        "there was no place for it and jemalloc, which tells what it brings"
+    )
+    # Of today's allocator nothing but the setting is a candidate.
+    assert search._with_plain(["heapfit", *good[2:4]], 2) == ["heapfit", "jemalloc+decay"]
+
+
+def test_what_took_a_place_is_named_with_what_it_is_for() -> None:
+    good = ["jemalloc", "heapfit+decay", "mimalloc", "heapfit"]
+    assert search._displaced("mimalloc", good, search._with_plain(good, 3)) == (
+        "heapfit took its place: it tells what heapfit+decay brings beyond it"
+    )
+
+
 @pytest.mark.parametrize(
     ("left_s", "pools_s", "stay"),
     [
         (21.0, None, ["heapfit-pools", "heapfit"]),
-        (20.9, None, ["heapfit-pools"]),
-        (1.0, None, ["heapfit-pools"]),
+        (20.9, None, ["heapfit"]),
+        (1.0, None, ["heapfit"]),
         # A candidate needs the time that its own trials took.
         (20.9, 0.01, ["heapfit-pools", "heapfit"]),
         (22.0, 0.01, ["heapfit-pools", "mimalloc", "heapfit"]),
     ],
 )
-def test_where_time_is_short_the_best_and_its_plain_allocator_stay(
+def test_where_time_is_short_the_plain_allocator_of_the_best_stays(
     monkeypatch: pytest.MonkeyPatch, left_s: float, pools_s: float | None, stay: Sequence[str]
 ) -> None:
     found = [SimpleNamespace(name=each) for each in ("heapfit-pools", "mimalloc", "heapfit")]

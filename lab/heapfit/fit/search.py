@@ -262,7 +262,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
         elif name in good[:keep]:
-            out[name] = f"{kept[-1]} took its place: it tells what {kept[0]} brings beyond it"
+            out[name] = _displaced(name, good, kept)
         else:
             needed = _needed(advice, name, setup.baseline.name)
             out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
@@ -271,6 +271,15 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
+
+
+def _displaced(name: str, good: Sequence[str], kept: Sequence[str]) -> str:
+    """Why one of the best is not among those that are kept."""
+    if lacking := [each for each in plainer(name) if each in good and each not in kept]:
+        return f"there was no place for it and {join_words(lacking)}, which tells what it brings"
+    plain = kept[-1]
+    by = next((each for each in kept if plain in plainer(each)), kept[0])
+    return f"{plain} took its place: it tells what {by} brings beyond it"
 
 
 def _needed(advice: Advice, name: str, beside: str) -> str:
@@ -297,13 +306,14 @@ def plainer(name: str) -> list[str]:
 
 
 def _with_plain(good: Sequence[str], keep: int) -> list[str]:
-    """Return those that stay, of all in their order: where a variant (`heapfit-pools`) leads, the
-    plain allocator, too, or the verdict could not tell whether the variant brings anything."""
-    kept = list(good[:keep])
-    for plain in plainer(kept[0].partition("+")[0]) if kept else []:
-        if plain in good and plain not in kept and keep > 1:
-            kept = [*kept[:-1], plain]
-    return kept
+    """Return those that stay, of all in their order: a setting or a variant only together with what
+    it goes without, or the verdict could not tell whether it brings anything."""
+    kept: list[str] = []
+    for name in good:
+        both = {name, *plainer(name)}.intersection(good).difference(kept)
+        if len(kept) + len(both) <= keep:
+            kept += both
+    return sorted(kept, key=good.index)
 
 
 def _over(goal: Goal, readings: Readings) -> dict[str, float]:
@@ -350,17 +360,16 @@ def _block_s(setup: Setup, state: Screened, parts: Iterable[Path]) -> float:
 
 
 def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
-    """Drop those that are left as long as there is no time to measure all: the best last, and
-    before it what tells whether it need be so."""
+    """Drop those that are left as long as there is no time to measure all: the best last, or
+    the plain allocator of that, which a setting or a variant never goes without."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     late = state.unjudged if any(folder.glob("screen-*")) else state.late
     parts = steps(folder)
     for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, parts))
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, parts) > left_s:
-        first = state.left[0].name
-        others = [each for each in state.left if each.name not in (first, *plainer(first))]
-        out = (others or state.left)[-1]
+        needed = {plain for each in state.left for plain in plainer(each.name)}
+        out = [each for each in state.left if each.name not in needed][-1]
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
         late.append(out.name)
