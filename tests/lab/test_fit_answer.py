@@ -305,14 +305,14 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
 
 
 def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:
-    """The names, which the table of candidates has, filled the end once more."""
+    """All names, which the table of candidates has, filled the end once more."""
     screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
     screened.enough_s = 130.0
     stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
     found = answer.with_late(stays, screened)
     late = (
-        "2 candidates were not run and 1 candidate was not measured after the screening (the "
-        "tables name them); --time 3m would do."
+        "2 candidates were not run and 1 candidate was not measured after the screening "
+        "(jemalloc and mimalloc2 among them; the tables name them); --time 3m would do."
     )
     assert found.late == late
     assert found.why == [late, *stays.why]
@@ -323,6 +323,8 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert settings.exit_code == 0
     assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
+    many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
+    assert "(a, b, c and others among them; the tables name them)" in many.late
 
 
 def candidate(name: str, *, replayable: bool = True) -> candidates.Candidate:
