@@ -108,6 +108,20 @@ def test_nothing_else_that_was_tried_has_no_heading(monkeypatch: pytest.MonkeyPa
     assert "else was tried" not in said.get()
 
 
+def test_what_is_deployed_is_one_line_for_a_shell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two bare assignments after a command put nothing into use."""
+    file = tmp_path / "heapfit.env"
+    file.write_text("HEAPFIT_OPTIONS=decay_ms:1\nLD_PRELOAD=/a b/libheapfit.so\n")
+    shown = Console(file=StringIO())
+    monkeypatch.setattr(cli, "results", shown)
+    with shown.capture() as said:
+        cli._show(chosen("time"), [file])
+    line = "HEAPFIT_OPTIONS=decay_ms:1 LD_PRELOAD='/a b/libheapfit.so' PROGRAM"
+    assert line in said.get().splitlines()
+
+
 def test_one_good_run_more_than_the_first_shows_that_a_program_repeats() -> None:
     ok, failed = TrialStatus.OK, TrialStatus.FAILED
     for statuses, repeats in (
