@@ -316,6 +316,7 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     for trial_s in (3.1, 2.6, 1.0):  # time for 19, 23 and 60 runs
         search.screen(setup, two, Path(), trial_s)
     assert asked == [(2, 1), (2, 1)]
+    assert not search.rounds_of(1, 1.0, 60.0)  # nor a heading for it
 
 
 def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:

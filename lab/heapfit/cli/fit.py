@@ -279,7 +279,8 @@ class _Fit:
 
         facts, trial_s = self._look(facts)
         left, late = self._candidates(facts, trial_s)
-        self._heading("Screening", "rounds of fewer candidates and more blocks")
+        if search.rounds_of(len(left), trial_s, self.setup.time_s):
+            self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
         screened.late += [each.name for each in late]
         screened.enough_s = search.enough_s(len(left) + len(late), trial_s)

@@ -199,19 +199,28 @@ def time_option(seconds: float) -> str:
     return f"--time {max(1, -(-seconds // 60)):.0f}m"
 
 
+def rounds_of(count: int, trial_s: float, time_s: float) -> list[tuple[int, int]]:
+    """Return how many candidates and blocks each round of the screening has; empty: all can be
+    measured for the verdict.
+
+    >>> rounds_of(20, 1.0, 400), rounds_of(1, 1.0, 60), rounds_of(2, 3.1, 60)
+    ([(20, 2), (10, 5), (5, 10)], [], [(2, 1)])
+    """
+    rounds = sizes(count)
+    spare = _spare(trial_s, time_s)
+    if not rounds and count > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
+        # Which of them there is time for is found out by what the verdict of one leaves.
+        blocks = min(max(spare // (1 + count), 1), _BLOCKS[1])  # one where there is no time for two
+        return [(count, blocks)]
+    return list(zip(rounds, blocks_of(rounds, trial_s, time_s), strict=True))
+
+
 def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s: float) -> Screened:
     """Run the rounds in folders below `folder`."""
     state = Screened(found)
-    rounds = sizes(len(found))
-    blocks_of_rounds = blocks_of(rounds, trial_s, setup.time_s)
-    spare = _spare(trial_s, setup.time_s)
-    if not rounds and len(found) > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
-        # Which of them there is time for is found out by what the verdict of one leaves.
-        rounds = [len(found)]
-        each = spare // (1 + len(found))
-        blocks_of_rounds = [min(max(each, 1), _BLOCKS[1])]  # one where there is no time for two
-    for number, blocks in enumerate(blocks_of_rounds, start=1):
-        keep = (rounds[number:] or [FINALISTS])[0]
+    rounds = rounds_of(len(found), trial_s, setup.time_s)
+    for number, (_, blocks) in enumerate(rounds, start=1):
+        keep = rounds[number][0] if number < len(rounds) else FINALISTS
         if len(state.left) > keep or len(rounds) == 1:
             where = folder / f"screen-{number}"
             title = f"screening, round {number}"
