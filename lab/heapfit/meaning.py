@@ -15,6 +15,8 @@ PROCESSOR = "processor_s"
 # A replay's own: what the calls took, and the heap alone, for the rest is the replayer's.
 REPLAYED_TIME, REPLAYED_MEMORY = "allocator_s", "replay_peak_bytes"
 RESIDENT_PEAK = "peak_rss_bytes"
+# Unless it keeps to the recorded times.
+NO_IDLE_TIME = "A replay has no idle time"
 
 # In the order of preference. Proportional set size where a study asked for it: it does not count
 # twice what processes share. Peaks before averages: memory is provided for the peak.
@@ -49,6 +51,11 @@ _OF_THE_MACHINE = (
     "voluntary_switches",
 )
 _COUNTED = "counter of the processor"
+
+
+def is_replay(study: Study) -> bool:
+    """Tell whether the program of a study is the replay of a recording."""
+    return any(each.name == REPLAYED_TIME for each in study.metrics)
 
 
 def is_time(metric: Metric) -> bool:

@@ -11,6 +11,7 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.goals import GOALS
 from heapfit.findings import Advice
+from heapfit.meaning import REPLAYED_TIME
 from heapfit.records import Factor, Metric, Study, Trial, TrialStatus, Weighed
 from heapfit.report import Reading, html_report
 from heapfit.report.pareto import pareto
@@ -78,6 +79,17 @@ def test_what_decides_in_place_of_time_is_called_by_its_name() -> None:
 def test_figures_of_time_do_not_dispute_what_decides_in_its_place() -> None:
     made = measured({"glibc": (1000.0, 1.0), "quick": (1000.0, 0.5)}, (FAULTS, WALL))
     assert "wall time" not in advised(made, {"time": 1}).reasons
+
+
+@pytest.mark.parametrize(("speed", "said"), [("max", True), ("real", False)])
+def test_a_replay_says_that_it_has_no_idle_time(speed: str, said: bool) -> None:
+    """Of a process that was idle for most of it, an allocator was recommended without a word."""
+    calls = WALL.model_copy(update={"name": REPLAYED_TIME})
+    study, trials = measured({"glibc": (1.0, 1.0), "quick": (0.5, 1.0)}, (calls, MEMORY))
+    study = study.model_copy(update={"command": ["heapfit-replay", "--speed", speed, "plan"]})
+    advice = advised((study, trials), {"time": 1})
+    assert any("no idle time" in each for each in advice.notes) == said
+    assert not any("idle" in each for each in advised(measured(TRUTH), {}).notes)
 
 
 def test_every_goal_can_be_given_a_weight() -> None:

@@ -25,6 +25,7 @@ def test_every_finding_is_ok_or_says_what_to_do(run_heapfit: Heapfit) -> None:
         assert finding["state"]
         assert finding["ok"] == (finding["advice"] == "")
     assert findings["heapfit's library"]["ok"]
+    assert " equal runs of a short loop of heapfit's own" in findings["noise"]["state"]
 
 
 @pytest.mark.parametrize(

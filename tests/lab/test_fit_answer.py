@@ -108,6 +108,20 @@ def test_nothing_else_that_was_tried_has_no_heading(monkeypatch: pytest.MonkeyPa
     assert "else was tried" not in said.get()
 
 
+def test_what_is_deployed_is_one_line_for_a_shell(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two bare assignments after a command put nothing into use."""
+    file = tmp_path / "heapfit.env"
+    file.write_text("HEAPFIT_OPTIONS=decay_ms:1\nLD_PRELOAD=/a b/libheapfit.so\n")
+    shown = Console(file=StringIO())
+    monkeypatch.setattr(cli, "results", shown)
+    with shown.capture() as said:
+        cli._show(chosen("time"), [file])
+    line = "HEAPFIT_OPTIONS=decay_ms:1 LD_PRELOAD='/a b/libheapfit.so' PROGRAM"
+    assert line in said.get().splitlines()
+
+
 def test_one_good_run_more_than_the_first_shows_that_a_program_repeats() -> None:
     ok, failed = TrialStatus.OK, TrialStatus.FAILED
     for statuses, repeats in (
@@ -241,18 +255,36 @@ def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
     assert search._with_plain(good[1:], 3) == ["mimalloc", "jemalloc", "heapfit"]
 
 
+def test_no_setting_stays_without_its_plain_allocator() -> None:
+    good = ["mimalloc", "heapfit+decay", "jemalloc+decay", "glibc+keep", "heapfit", "jemalloc"]
+    kept = search._with_plain(good, 3)
+    assert kept == ["mimalloc", "heapfit+decay", "heapfit"]
+    assert search._displaced("jemalloc+decay", good, kept) == (
+        "there was no place for it and jemalloc, which tells what it brings"
+    )
+    # Of today's allocator nothing but the setting is a candidate.
+    assert search._with_plain(["heapfit", *good[2:4]], 2) == ["heapfit", "jemalloc+decay"]
+
+
+def test_what_took_a_place_is_named_with_what_it_is_for() -> None:
+    good = ["jemalloc", "heapfit+decay", "mimalloc", "heapfit"]
+    assert search._displaced("mimalloc", good, search._with_plain(good, 3)) == (
+        "heapfit took its place: it tells what heapfit+decay brings beyond it"
+    )
+
+
 @pytest.mark.parametrize(
     ("left_s", "pools_s", "stay"),
     [
         (21.0, None, ["heapfit-pools", "heapfit"]),
-        (20.9, None, ["heapfit-pools"]),
-        (1.0, None, ["heapfit-pools"]),
+        (20.9, None, ["heapfit"]),
+        (1.0, None, ["heapfit"]),
         # A candidate needs the time that its own trials took.
         (20.9, 0.01, ["heapfit-pools", "heapfit"]),
         (22.0, 0.01, ["heapfit-pools", "mimalloc", "heapfit"]),
     ],
 )
-def test_where_time_is_short_the_best_and_its_plain_allocator_stay(
+def test_where_time_is_short_the_plain_allocator_of_the_best_stays(
     monkeypatch: pytest.MonkeyPatch, left_s: float, pools_s: float | None, stay: Sequence[str]
 ) -> None:
     found = [SimpleNamespace(name=each) for each in ("heapfit-pools", "mimalloc", "heapfit")]
@@ -284,17 +316,18 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     for trial_s in (3.1, 2.6, 1.0):  # time for 19, 23 and 60 runs
         search.screen(setup, two, Path(), trial_s)
     assert asked == [(2, 1), (2, 1)]
+    assert not search.rounds_of(1, 1.0, 60.0)  # nor a heading for it
 
 
 def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:
-    """The names, which the table of candidates has, filled the end once more."""
+    """All names, which the table of candidates has, filled the end once more."""
     screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
     screened.enough_s = 130.0
     stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
     found = answer.with_late(stays, screened)
     late = (
-        "2 candidates were not run and 1 candidate was not measured after the screening (the "
-        "tables name them); --time 3m would do."
+        "2 candidates were not run and 1 candidate was not measured after the screening "
+        "(jemalloc and mimalloc2 among them; the tables name them); --time 3m would do."
     )
     assert found.late == late
     assert found.why == [late, *stays.why]
@@ -305,6 +338,8 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert settings.exit_code == 0
     assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
+    many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
+    assert "(a, b, c and others among them; the tables name them)" in many.late
 
 
 def candidate(name: str, *, replayable: bool = True) -> candidates.Candidate:

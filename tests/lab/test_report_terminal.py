@@ -102,3 +102,29 @@ def test_problems_are_listed_below_in_plain_words() -> None:
     below = text[text.index("Problems") :]
     assert "! tcmalloc, 1 core: 3 of 15 trials failed: killed by signal 11 (SIGSEGV)" in below
     assert "12 to 15 trials" in text
+
+
+@pytest.mark.parametrize("memory", [1.0, 0.5])  # one that does not count, and one that does
+def test_what_decides_is_shown_in_80_columns_beside_long_names(memory: float) -> None:
+    """Memory had the same weight as time and was hidden."""
+    long = "heapfit:huge_pages=always"
+    study = make_study(allocators=["glibc", long], cores=[1], title="t")
+    figures = {"wall_s": 12.0, "peak_rss_bytes": 100 * 2**20 * memory}
+    trials = [
+        each.model_copy(
+            update={
+                "metrics": {
+                    name: value * figures[name] if name in figures else value
+                    for name, value in each.metrics.items()
+                }
+            }
+        )
+        if each.planned.allocator == long
+        else each
+        for each in make_trials(study)
+    ]
+    lines = shown(Reading(study, trials), 80).splitlines()
+    assert any("time " in line and "Peak RSS" in line for line in lines)
+    names = [line.split("  ")[0].strip() for line in lines]
+    assert long in "".join(names)
+    assert max(cell_len(line) for line in lines) <= 80

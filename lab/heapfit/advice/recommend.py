@@ -49,12 +49,14 @@ from heapfit.advice.words import (
 )
 from heapfit.findings import Advice, SettingWinner, Standing
 from heapfit.meaning import (
+    NO_IDLE_TIME,
     PROCESSOR,
     PROCESSOR_TIME,
     RESIDENT_PEAK,
     SMALL_PEAK,
     TOO_SMALL,
     WALL,
+    is_replay,
     is_time,
 )
 from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verdict
@@ -238,8 +240,19 @@ def recommend(
             *failing.values(),
             *_left_out([each for each in every if each not in failing], names),
             *other_winners(best, winners),
+            *_idle(study),
         ],
     )
+
+
+def _idle(study: Study) -> list[str]:
+    """What a replay that does not keep to the recorded times leaves out."""
+    if not is_replay(study) or "real" in study.command:
+        return []
+    return [
+        f"{NO_IDLE_TIME}, so it does not tell what a process keeps while it rests: look at that "
+        "with heapfit why."
+    ]
 
 
 def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal], list[str]]:

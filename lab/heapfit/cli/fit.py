@@ -279,7 +279,8 @@ class _Fit:
 
         facts, trial_s = self._look(facts)
         left, late = self._candidates(facts, trial_s)
-        self._heading("Screening", "rounds of fewer candidates and more blocks")
+        if search.rounds_of(len(left), trial_s, self.setup.time_s):
+            self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s)
         screened.late += [each.name for each in late]
         screened.enough_s = search.enough_s(len(left) + len(late), trial_s)
@@ -492,7 +493,7 @@ def _rows(found: list[Candidate]) -> Table:
 
 def _show(answer: Answer, files: list[Path]) -> None:
     from heapfit.fit.answer import interval
-    from heapfit.fit.deploy import installation
+    from heapfit.fit.deploy import installation, shell_line
 
     if answer.today:
         results.print(answer.today)
@@ -520,5 +521,5 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print("\nDeploy", style="bold")
         for line in installation(files[0].parent):
             results.print(line, soft_wrap=True)
-        results.print(files[0].read_text(encoding="utf-8"), soft_wrap=True, end="")
+        results.print(shell_line(files[0]), soft_wrap=True)
         results.print(f"How to deploy it, and how to undo that: {files[-1]}", soft_wrap=True)

@@ -213,8 +213,8 @@ def _noise() -> Finding:
     quarter, median, three_quarters = statistics.quantiles(times, n=4)
     spread, worst = (three_quarters - quarter) / median, max(times) / median
     state = (
-        f"of {len(times)} equal runs, the middle half differ by {spread:.1%}, and the slowest took "
-        f"{worst:.3g} times the median"
+        f"of {len(times)} equal runs of a short loop of heapfit's own, the middle half differ by "
+        f"{spread:.1%}, and the slowest took {worst:.3g} times the median"
     )
     advice = "" if spread < _NOISY else "use more replicates, or a quieter machine"
     return Finding(topic="noise", state=state, advice=advice)

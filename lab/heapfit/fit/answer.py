@@ -21,6 +21,8 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, counted, join_words, scale_for
 
+# So many allocators that there was no time for are named in a sentence.
+_MOST_NAMED = 3
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -118,9 +120,14 @@ def with_late(found: Answer, screened: Screened) -> Answer:
     ]
     if not said:
         return found
-    late = f"{join_words(said)} (the tables name them); {time_option(screened.enough_s)} would do."
-    plain = any("+" not in each for each in (*screened.late, *screened.unjudged))
-    untold = plain and found.choice is None
+    plain = [each for each in (*screened.late, *screened.unjudged) if "+" not in each]
+    named = [*plain[:_MOST_NAMED], *["others"] * (len(plain) > _MOST_NAMED)]
+    among = f"{join_words(named)} among them; " if plain else ""
+    late = (
+        f"{join_words(said)} ({among}the tables name them); {time_option(screened.enough_s)} "
+        "would do."
+    )
+    untold = bool(plain) and found.choice is None
     return found.model_copy(
         update={
             "why": [late, *found.why] if plain else [*found.why, late],

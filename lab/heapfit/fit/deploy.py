@@ -108,6 +108,17 @@ def installation(folder: Path) -> list[str]:
     return [*lines, *["sudo ldconfig"] * (len(lines) > 1)]
 
 
+def shell_line(environment: Path) -> str:
+    """Return the line that runs a program with the choice, by the file `heapfit.env`."""
+    lines = environment.read_text(encoding="utf-8").splitlines()
+    return _in_a_shell(dict(line.split("=", 1) for line in lines))
+
+
+def _in_a_shell(variables: Mapping[str, str]) -> str:
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*words, "PROGRAM"])
+
+
 def remove(folder: Path) -> None:
     """Remove what an earlier answer has written."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -216,13 +227,12 @@ def _quoted(value: str) -> str:
 
 
 def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promise) -> str:
-    words = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     version = (chosen.variant_of or chosen).version
     return _README.format(
         title=f"{chosen.title}, version {version}",
         evidence=of.evidence,
         needs=_needs(chosen),
-        line=f"{words} PROGRAM",
+        line=_in_a_shell(variables),
         placed="puts the library and heapfit.conf in their places"
         if _copied(chosen)
         else "puts heapfit.conf in its place",

@@ -17,6 +17,7 @@ from heapfit.fit.goal import Goal
 from heapfit.host import machine
 from heapfit.host.interpreters import hiding, language_of
 from heapfit.host.program import started_by, why_not_replaced
+from heapfit.meaning import NO_IDLE_TIME
 from heapfit.profile.advice.memory import grower
 from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
@@ -48,7 +49,6 @@ _LITTLE_IN_USE = 0.5
 # One that computes for less of its time is idle for most of it, which a replay leaves out.
 _MOSTLY_IDLE = 0.5
 _RECORDER = b"libheapfit-record"
-_NO_IDLE_TIME = "A replay has no idle time"
 _INSTEAD = (
     "fit the service itself, by the file that this writes: heapfit workloads new --for 30s -- CMD"
 )
@@ -243,7 +243,7 @@ def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
         return facts, notes
     return facts, [
         *notes,
-        f"The process keeps memory that it does not need. {_NO_IDLE_TIME}, so it cannot tell what "
+        f"The process keeps memory that it does not need. {NO_IDLE_TIME}, so it cannot tell what "
         f"returns that: {_INSTEAD}.",
     ]
 
@@ -258,7 +258,7 @@ def check_goal(facts: Facts, goal: Goal) -> None:
     if is_of_idle_time(facts, goal):
         idle = 1 - (facts.processor_share or 0.0)
         raise HeapfitError(
-            f"the recorded process was idle for {percent(idle)} of the time. {_NO_IDLE_TIME}, "
+            f"the recorded process was idle for {percent(idle)} of the time. {NO_IDLE_TIME}, "
             f"so it cannot tell mean memory: {_INSTEAD}"
         )
 

@@ -9,6 +9,7 @@ from heapfit import __version__
 from heapfit.advice import recommend
 from heapfit.files import write_text
 from heapfit.fit.answer import interval
+from heapfit.fit.deploy import shell_line
 from heapfit.fit.facts import labelled
 from heapfit.fit.goal import BALANCE, parse
 from heapfit.fit.state import State
@@ -44,6 +45,7 @@ def write(state: State, reading: Reading | None, files: Sequence[Path], folder: 
         trade_off=trade_off,
         candidates=state.candidates,
         deploy=[(each.name, each.read_text(encoding="utf-8")) for each in files],
+        shell_line=shell_line(files[0]) if files else "",
         shell_word=shell_word,
         where=files[0].parent if files else None,
         generator=f"heapfit {__version__}",

@@ -199,19 +199,28 @@ def time_option(seconds: float) -> str:
     return f"--time {max(1, -(-seconds // 60)):.0f}m"
 
 
+def rounds_of(count: int, trial_s: float, time_s: float) -> list[tuple[int, int]]:
+    """Return how many candidates and blocks each round of the screening has; empty: all can be
+    measured for the verdict.
+
+    >>> rounds_of(20, 1.0, 400), rounds_of(1, 1.0, 60), rounds_of(2, 3.1, 60)
+    ([(20, 2), (10, 5), (5, 10)], [], [(2, 1)])
+    """
+    rounds = sizes(count)
+    spare = _spare(trial_s, time_s)
+    if not rounds and count > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
+        # Which of them there is time for is found out by what the verdict of one leaves.
+        blocks = min(max(spare // (1 + count), 1), _BLOCKS[1])  # one where there is no time for two
+        return [(count, blocks)]
+    return list(zip(rounds, blocks_of(rounds, trial_s, time_s), strict=True))
+
+
 def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s: float) -> Screened:
     """Run the rounds in folders below `folder`."""
     state = Screened(found)
-    rounds = sizes(len(found))
-    blocks_of_rounds = blocks_of(rounds, trial_s, setup.time_s)
-    spare = _spare(trial_s, setup.time_s)
-    if not rounds and len(found) > max(1, 1 + spare // (1 + _CONFIRM_BLOCKS[0])):
-        # Which of them there is time for is found out by what the verdict of one leaves.
-        rounds = [len(found)]
-        each = spare // (1 + len(found))
-        blocks_of_rounds = [min(max(each, 1), _BLOCKS[1])]  # one where there is no time for two
-    for number, blocks in enumerate(blocks_of_rounds, start=1):
-        keep = (rounds[number:] or [FINALISTS])[0]
+    rounds = rounds_of(len(found), trial_s, setup.time_s)
+    for number, (_, blocks) in enumerate(rounds, start=1):
+        keep = rounds[number][0] if number < len(rounds) else FINALISTS
         if len(state.left) > keep or len(rounds) == 1:
             where = folder / f"screen-{number}"
             title = f"screening, round {number}"
@@ -262,7 +271,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
         elif name in good[:keep]:
-            out[name] = f"{kept[-1]} took its place: it tells what {kept[0]} brings beyond it"
+            out[name] = _displaced(name, good, kept)
         else:
             needed = _needed(advice, name, setup.baseline.name)
             out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
@@ -271,6 +280,15 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
+
+
+def _displaced(name: str, good: Sequence[str], kept: Sequence[str]) -> str:
+    """Why one of the best is not among those that are kept."""
+    if lacking := [each for each in plainer(name) if each in good and each not in kept]:
+        return f"there was no place for it and {join_words(lacking)}, which tells what it brings"
+    plain = kept[-1]
+    by = next((each for each in kept if plain in plainer(each)), kept[0])
+    return f"{plain} took its place: it tells what {by} brings beyond it"
 
 
 def _needed(advice: Advice, name: str, beside: str) -> str:
@@ -297,13 +315,14 @@ def plainer(name: str) -> list[str]:
 
 
 def _with_plain(good: Sequence[str], keep: int) -> list[str]:
-    """Return those that stay, of all in their order: where a variant (`heapfit-pools`) leads, the
-    plain allocator, too, or the verdict could not tell whether the variant brings anything."""
-    kept = list(good[:keep])
-    for plain in plainer(kept[0].partition("+")[0]) if kept else []:
-        if plain in good and plain not in kept and keep > 1:
-            kept = [*kept[:-1], plain]
-    return kept
+    """Return those that stay, of all in their order: a setting or a variant only together with what
+    it goes without, or the verdict could not tell whether it brings anything."""
+    kept: list[str] = []
+    for name in good:
+        both = {name, *plainer(name)}.intersection(good).difference(kept)
+        if len(kept) + len(both) <= keep:
+            kept += both
+    return sorted(kept, key=good.index)
 
 
 def _over(goal: Goal, readings: Readings) -> dict[str, float]:
@@ -350,17 +369,16 @@ def _block_s(setup: Setup, state: Screened, parts: Iterable[Path]) -> float:
 
 
 def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
-    """Drop those that are left as long as there is no time to measure all: the best last, and
-    before it what tells whether it need be so."""
+    """Drop those that are left as long as there is no time to measure all: the best last, or
+    the plain allocator of that, which a setting or a variant never goes without."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     late = state.unjudged if any(folder.glob("screen-*")) else state.late
     parts = steps(folder)
     for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, parts))
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, parts) > left_s:
-        first = state.left[0].name
-        others = [each for each in state.left if each.name not in (first, *plainer(first))]
-        out = (others or state.left)[-1]
+        needed = {plain for each in state.left for plain in plainer(each.name)}
+        out = [each for each in state.left if each.name not in needed][-1]
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
         late.append(out.name)

@@ -10,7 +10,7 @@ from heapfit.advice.goals import TIME, title_of
 from heapfit.advice.noise import is_vague
 from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
-from heapfit.meaning import PROCESSOR, REPLAYED_TIME, WALL
+from heapfit.meaning import PROCESSOR, WALL, is_replay
 from heapfit.records import InstalledAllocator, Metric, Study, Verdict
 from heapfit.report.labels import setting_label
 from heapfit.report.results import Results, change
@@ -204,7 +204,7 @@ def _command(study: Study, chosen: InstalledAllocator) -> str:
     """Return the study's command as a shell takes it, if it stands on its own and is not the
     replayer of a recording."""
     words = study.command
-    if any(metric.name == REPLAYED_TIME for metric in study.metrics):
+    if is_replay(study):
         return _SOME_COMMAND
     if chosen.program is not None:
         own = chosen.parameters[catalogue.PROGRAM]

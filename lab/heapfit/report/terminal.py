@@ -6,18 +6,20 @@ not see colours get the same answer. A narrow terminal gets fewer metrics, never
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from textwrap import wrap
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
 from heapfit.advice import failing_words
 from heapfit.advice.noise import is_vague
 from heapfit.findings import Advice, Analysis
+from heapfit.meaning import PEAKS
 from heapfit.records import Metric, Setting, Verdict
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
@@ -52,7 +54,9 @@ from heapfit.text import (
     visible,
 )
 
-_LONGEST_NAME = 24
+_LONGEST_NAME = 48
+# In a line, where there is room, and where columns that decide need it.
+_WIDEST_NAME, _NARROWEST_NAME = 24, 12
 # More letters tables than this of one metric scroll the answer away.
 _MOST_TABLES = 3
 # So many metrics that no table has are named.
@@ -71,9 +75,23 @@ class _Column:
 
     @property
     def width(self) -> int:
-        texts = [self.header, *(each.plain for each in self.medians.values())]
-        widest = max(cell_len(line) for text in texts for line in text.split("\n"))
-        return widest + COLUMN_GAP + max(cell_len(each.plain) for each in self.changes.values())
+        medians = _width([self.header, *(each.plain for each in self.medians.values())])
+        return medians + COLUMN_GAP + self.width_of_changes
+
+    @property
+    def width_of_changes(self) -> int:
+        return _width(each.plain for each in self.changes.values())
+
+    def narrowed(self) -> _Column:
+        """The same with each interval below its change."""
+        below = {
+            name: Text(each.plain.replace(" (", "\n  (")) for name, each in self.changes.items()
+        }
+        return replace(self, changes=below)
+
+
+def _width(texts: Iterable[str]) -> int:
+    return max(cell_len(line) for text in texts for line in text.split("\n"))
 
 
 def render(reading: Reading, console: Console) -> None:
@@ -128,19 +146,22 @@ def _print_table(
     results: Results, setting: Setting, advice: Advice | None, console: Console
 ) -> list[_Column]:
     """Print one table and return its columns: those for which there is room."""
-    deciding = recommendation.deciding(results, advice) if advice else []
+    deciding = _deciding(results, advice) if advice else []
     metrics = sorted(results.metrics, key=lambda each: _place(each.name, deciding))
     order = results.ranked(setting, metrics[0])
     if advice:  # The recommended one is the first.
         order.sort(key=lambda name: _place(name, [each.allocator for each in advice.standings]))
     columns = [_column(results, setting, metric, console) for metric in metrics]
     names = {name: _name(name, console) for name in order}
-    used = max(cell_len(text.plain) for text in names.values())
+    of_weights = sum(each.name in deciding for each in metrics)
+    columns, room = _with_room(columns, of_weights, names.values(), console)
+    names = {name: _broken(shown, room) for name, shown in names.items()}
+    used = _width(names.values())
     shown = columns[: fitting([each.width for each in columns], console.width - used)]
 
     title = f"{visible(results.study.title or results.study.name)}, {setting_label(setting)}"
-    widest = [max(cell_len(each.plain) for each in column.changes.values()) for column in shown]
-    beside = f"vs {_name(results.baseline, console).plain}"
+    widest = [column.width_of_changes for column in shown]
+    beside = f"vs {_name(results.baseline, console)}"
     heads = (f" mean {beside}", f" {beside}", " change")
     versus = next((each for each in heads if cell_len(each) <= min(widest, default=0)), heads[-1])
     highest = max((column.header.count("\n") for column in shown), default=0)
@@ -153,13 +174,37 @@ def _print_table(
     for name in order:
         cells = ((column.medians[name], column.changes[name]) for column in shown)
         style = "bold" if advice and name == advice.recommended else ""
-        table.add_row(names[name], *chain.from_iterable(cells), style=style)
+        table.add_row(Text(names[name], no_wrap=True), *chain.from_iterable(cells), style=style)
     console.print()
     print_line(console, title, style="bold")
     console.print()
     console.print(table)
     console.print()
     return shown
+
+
+def _deciding(results: Results, advice: Advice) -> list[str]:
+    """The metrics that decide, the peak of memory be it too little to count, and wall time where it
+    says otherwise."""
+    known = [each.name for each in results.metrics]
+    memory = [each for each in PEAKS if each in known][:1]
+    others = recommendation.deciding(results, advice)
+    return list(dict.fromkeys([*advice.metrics.values(), *memory, *others]))
+
+
+def _with_room(
+    columns: list[_Column], deciding: int, names: Iterable[str], console: Console
+) -> tuple[list[_Column], int]:
+    """Return the columns such that those that decide, which are the first, fit beside each other,
+    or as many of them as can, and the room for the names."""
+    least = min(_width(names), _NARROWEST_NAME)
+    narrow = [each.narrowed() for each in columns]
+    for count in range(max(deciding, 1), 0, -1):
+        for made in (columns, narrow):
+            room = console.width - sum(each.width + COLUMN_GAP for each in made[:count])
+            if room >= least:
+                return made, min(room, _WIDEST_NAME)
+    return narrow, least
 
 
 def _place(name: str, first: Sequence[str]) -> int:
@@ -187,11 +232,26 @@ def _column(results: Results, setting: Setting, metric: Metric, console: Console
     return _Column(metric, header, medians, changes)
 
 
-def _name(name: str, console: Console) -> Text:
+def _name(name: str, console: Console) -> str:
     shown = encodable(visible(name), console)
     if cell_len(shown) > _LONGEST_NAME:
         shown = shown[: _LONGEST_NAME - 1] + ("~" if ascii_only(console) else "…")
-    return Text(shown, no_wrap=True)
+    return shown
+
+
+def _broken(name: str, width: int) -> str:
+    """Return a name in lines of this width, broken behind a sign where one is.
+
+    >>> _broken("heapfit:huge_pages=always", 12)
+    'heapfit:\\nhuge_pages=\\nalways'
+    """
+    lines = [""]
+    for word in re.findall(r"[^:=+,_-]*[:=+,_-]|[^:=+,_-]+", name):
+        for part in chop_cells(word, width):
+            if cell_len(lines[-1] + part) > width:
+                lines.append("")
+            lines[-1] += part
+    return "\n".join(lines)
 
 
 def _disagree(results: Results, setting: Setting, metric: Metric) -> bool:
