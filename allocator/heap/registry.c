@@ -764,6 +764,7 @@ static void thread_numbers_correct(void)
  * while it waited for another's to empty it. */
 static void heaps_go_on(const struct heap *own)
 {
+    if (platform_lock_mend(&heap_orphans.cache.lock)) cache_start(&heap_orphans.cache); /* in no list of heaps */
     for (struct heap *heap = registry.youngest; heap != NULL; heap = heap->made_before) {
         if (platform_lock_mend(&heap->cache.lock)) cache_start(&heap->cache);
         if (heap == own || heap_is_shared(heap)) heap->forks = registry.forks;
