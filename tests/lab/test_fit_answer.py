@@ -705,6 +705,13 @@ def test_mean_memory_is_not_judged_by_a_replay_of_a_process_that_was_idle() -> N
     for text in ("mean", "mean<=1g"):
         with pytest.raises(HeapfitError, match="idle for 96 % of the time"):
             look.check_goal(idle, goal.parse(text))
+    # Nothing at all is not unknown.
+    assert look.is_of_idle_time(
+        busy.model_copy(update={"processor_share": 0.0}), goal.parse("mean")
+    )
+    assert not look.is_of_idle_time(
+        busy.model_copy(update={"processor_share": None}), goal.parse("mean")
+    )
 
 
 def test_of_a_recording_that_began_late_it_is_not_known_what_was_in_use(tmp_path: Path) -> None:

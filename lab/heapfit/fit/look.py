@@ -250,7 +250,8 @@ def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:
 
 def is_of_idle_time(facts: Facts, goal: Goal) -> bool:
     """Whether a goal is over time, most of which is in no replay."""
-    return goal.is_of_mean and (facts.processor_share or 1.0) < _MOSTLY_IDLE
+    busy = 1.0 if facts.processor_share is None else facts.processor_share
+    return goal.is_of_mean and busy < _MOSTLY_IDLE
 
 
 def check_goal(facts: Facts, goal: Goal) -> None:
