@@ -80,7 +80,7 @@ def test_the_ranking_is_set_beside_that_of_the_program(
     allocators = ["--allocators", f"glibc,heapfit,copy={library}", "--cores", "1"]
     program = [
         "awk",
-        "BEGIN { while (i < 100000) x[i++] }",
+        "BEGIN { while (i < 1000000) x[i++] }",
     ]  # Of one that does nothing no time is told.
     real = run_heapfit(
         "compare", *allocators, "--replicates", "2", "--out", tmp_path / "real", "--", *program
