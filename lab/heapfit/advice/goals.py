@@ -32,9 +32,14 @@ _METRICS = {
 def title_of(goal: str, metric: Metric | None = None) -> str:
     """Return what a sentence calls a goal: one that decides in place of time, and is no time, by
     the label of its metric."""
-    if goal == TIME and metric and not meaning.is_time(metric):
+    if metric and _is_metric(goal, metric):
         return mid_sentence(metric.label)
     return goal.replace("-", " ")
+
+
+def _is_metric(goal: str, metric: Metric) -> bool:
+    """Whether it is the metric that decides, in place of time, and that is no time."""
+    return goal == TIME and not meaning.is_time(metric)
 
 
 @dataclass(frozen=True)
@@ -52,13 +57,14 @@ class Goal:
     @property
     def cost(self) -> str:
         """What it is that more or less is needed of."""
-        is_turned = self.metric.better == "higher" and self.title == mid_sentence(self.metric.label)
+        is_turned = _is_metric(self.name, self.metric) and self.metric.better == "higher"
         return f"cost in {self.title}" if is_turned else self.title
 
     @property
     def is_counted(self) -> bool:
         """Whether there are fewer of it, not less."""
-        return self.metric.unit == "count" and self.cost == mid_sentence(self.metric.label)
+        is_a_count = _is_metric(self.name, self.metric) and self.metric.unit == "count"
+        return is_a_count and self.metric.better == "lower"
 
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:

@@ -305,10 +305,9 @@ def _contests(
     nothing: list[list[Verdict]] = [[] for _ in in_each]
     wall, walls, by_wall, each_by_wall = [], nothing, [], nothing
     if any(metric.name == PROCESSOR for metric, _ in figures):
-        metric = next(each for each in readings.study.metrics if each.name == WALL)
-        seconds, scores = figures_of(readings, WALL), _scores_by_wall_time(readings, wanted, metric)
-        wall, by_wall = overall(readings, seconds, metric), overall(readings, scores, SCORE)
-        walls = in_settings(readings, seconds, metric, times)
+        scores = _scores_by_wall_time(readings, wanted)
+        wall, by_wall = _of_wall_time(readings), overall(readings, scores, SCORE)
+        walls = in_settings(readings, figures_of(readings, WALL), _wall_time(readings), times)
         each_by_wall = in_settings(readings, scores, SCORE, times)
 
     def contest(
@@ -323,13 +322,17 @@ def _contests(
     return contest(everywhere, on_scores, wall, by_wall), [contest(*each) for each in within]
 
 
+def _wall_time(readings: Readings) -> Metric:
+    return next(each for each in readings.study.metrics if each.name == WALL)
+
+
 def _of_wall_time(readings: Readings) -> list[Verdict]:
-    wall = next(each for each in readings.study.metrics if each.name == WALL)
-    return overall(readings, figures_of(readings, WALL), wall)
+    return overall(readings, figures_of(readings, WALL), _wall_time(readings))
 
 
-def _scores_by_wall_time(readings: Readings, wanted: Sequence[Goal], wall: Metric) -> Floats:
+def _scores_by_wall_time(readings: Readings, wanted: Sequence[Goal]) -> Floats:
     """Each trial's score with wall time in place of processor time."""
+    wall = _wall_time(readings)
     by_wall = [replace(e, metric=wall) if e.metric.name == PROCESSOR else e for e in wanted]
     costs = costs_of(readings, by_wall)
     return costs.scores if costs else np.full(len(readings.block), np.nan)

@@ -413,14 +413,13 @@ def _little(metric: Metric, verdict: Verdict | None) -> str:
 
 def _slower(summary: Summary, standings: Sequence[Standing]) -> dict[str, float]:
     """Return the ratio of wall time of each that is shown to take more of it than the baseline."""
-    found = {}
-    for metric in summary.study.metrics:
-        if metric.name == WALL:
-            for each in standings:
-                verdict = _found(summary, metric, each.name)
-                if verdict and _better(metric, verdict) < 0:
-                    found[each.name] = verdict.estimate
-    return found
+    verdicts = [
+        (each.name, metric, _found(summary, metric, each.name))
+        for metric in summary.study.metrics
+        if metric.name == WALL
+        for each in standings
+    ]
+    return {name: e.estimate for name, metric, e in verdicts if e and _better(metric, e) < 0}
 
 
 def _kept(name: str, decisions: Sequence[Decision]) -> Outcome:

@@ -48,6 +48,7 @@ from heapfit.profile.words import (
 )
 from heapfit.text import capitalised, counted, join_words, shell_word
 
+ASK = "Ask for more than is shown here"  # what a command is for
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 _NOTHING_GROWS = (
     "Nothing is shown to grow in this recording. The blocks still live at its end are below."
@@ -377,7 +378,7 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     run = _with_command(f"heapfit run{setting} -- CMD", profile)
     return [
         *([] if sampled(profile.recordings) else [replay]),
-        ("Ask for more than is shown here", f"heapfit profile {name} --sql {_QUERY}"),
+        (ASK, f"heapfit profile {name} --sql {_QUERY}"),
         (
             ("Try allocators on the service's calls", fit_line(profile, trace))
             if began_late(profile)

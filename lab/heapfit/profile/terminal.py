@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from heapfit.profile.advice import ended_early
-from heapfit.profile.answers import content
+from heapfit.profile.answers import ASK, content
 from heapfit.profile.content import Cell, Content, Fact, Section, Table
 from heapfit.profile.model import Profile
 from heapfit.report.terminal_text import (
@@ -64,7 +64,7 @@ def show(
         whole = f"heapfit profile {shell_word(trace)} --all" if of_one else "--all, and the page"
         commands = [
             (f"See {counted(len(shown.sections), 'section')}, and more on each figure", whole),
-            *(each for each in shown.commands if "--sql" not in each[1]),
+            *(each for each in shown.commands if each[0] != ASK),
         ]
     console.print()
     for purpose, line in commands:

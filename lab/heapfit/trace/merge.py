@@ -122,10 +122,10 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
 
 def _parts(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what each trace says that a trace was merged from, or what it says itself."""
-    merged = info.get("merged")
+    merged = info.get("merged") or []
     if not merged:
         yield info
-    for each in merged or []:
+    for each in merged:
         yield from _parts(each)
 
 
@@ -383,11 +383,11 @@ class _Merger:
         """Put the parts of a process one behind the other; return the last."""
         parts = [source for source in self._sources if source.process is process]
         parts.sort(key=lambda source: source.delay)
-        process.steps += parts[:1]
         seams = [_Seam(before, after) for before, after in pairwise(parts)]
+        process.steps = list(parts[:1])
         for seam, after in zip(seams, parts[1:], strict=True):
-            process.blocks = LiveBlocks()
             process.steps += [seam, after]
+        process.blocks = LiveBlocks() if seams else None
         self._seams.append(seams)
         return parts[-1]
 
