@@ -251,26 +251,29 @@ def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
 
 def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
     good = ["heapfit-pools", "mimalloc", "jemalloc", "heapfit"]
-    assert search._with_plain(good, 3) == ["heapfit-pools", "mimalloc", "heapfit"]
-    assert search._with_plain(good[1:], 3) == ["mimalloc", "jemalloc", "heapfit"]
+    kept, displaced = search._with_plain(good, 3)
+    assert kept == ["heapfit-pools", "mimalloc", "heapfit"]
+    brings = "heapfit took its place: it tells what heapfit-pools brings beyond it"
+    assert displaced == {"jemalloc": brings}
+    assert search._with_plain(good[1:], 3) == (["mimalloc", "jemalloc", "heapfit"], {})
 
 
 def test_no_setting_stays_without_its_plain_allocator() -> None:
     good = ["mimalloc", "heapfit+decay", "jemalloc+decay", "glibc+keep", "heapfit", "jemalloc"]
-    kept = search._with_plain(good, 3)
+    kept, displaced = search._with_plain(good, 3)
     assert kept == ["mimalloc", "heapfit+decay", "heapfit"]
-    assert search._displaced("jemalloc+decay", good, kept) == (
-        "there was no place for it and jemalloc, which tells what it brings"
-    )
-    # Of today's allocator nothing but the setting is a candidate.
-    assert search._with_plain(["heapfit", *good[2:4]], 2) == ["heapfit", "jemalloc+decay"]
-
-
-def test_what_took_a_place_is_named_with_what_it_is_for() -> None:
-    good = ["jemalloc", "heapfit+decay", "mimalloc", "heapfit"]
-    assert search._displaced("mimalloc", good, search._with_plain(good, 3)) == (
+    assert displaced["jemalloc+decay"] == (
         "heapfit took its place: it tells what heapfit+decay brings beyond it"
     )
+    # Of today's allocator nothing but the setting is a candidate.
+    assert search._with_plain(["heapfit", *good[2:4]], 2)[0] == ["heapfit", "jemalloc+decay"]
+
+
+def test_two_settings_need_four_places() -> None:
+    kept, displaced = search._with_plain(["a+x", "b+x", "c+x", "a", "b", "c"], 3)
+    assert kept == ["a+x", "a", "b"]
+    no_place = "there was no place for it and {}, which tells what it brings"
+    assert displaced == {"b+x": no_place.format("b"), "c+x": no_place.format("c")}
 
 
 @pytest.mark.parametrize(
@@ -300,6 +303,21 @@ def test_where_time_is_short_the_plain_allocator_of_the_best_stays(
     search.limit_finalists(setup, state, Path())
     assert [each.name for each in state.left] == stay
     assert state.late == [each.name for each in state.dropped]  # none was tried before
+
+
+def test_where_time_is_short_a_setting_that_is_much_better_stays_without_its_allocator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [SimpleNamespace(name=each) for each in ("heapfit+background", "heapfit")]
+    setup: Any = SimpleNamespace(time_s=15.0, baseline=SimpleNamespace(name="glibc"))
+    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), duration_s=1.0)]
+    monkeypatch.setattr(search, "steps", lambda _: [Path("look")])
+    monkeypatch.setattr(search, "_left_s", lambda *_: 15.0)
+    monkeypatch.setattr(search, "load", lambda _: (None, taken))
+    for alone, stays in ((set(), "heapfit"), ({"heapfit+background"}, "heapfit+background")):
+        state: Any = search.Screened([*found], alone=alone)  # type: ignore[arg-type]
+        search.limit_finalists(setup, state, Path())
+        assert [each.name for each in state.left] == [stays]
 
 
 def test_where_time_is_short_a_block_tells_who_is_worth_it(
@@ -336,6 +354,8 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert answer.with_late(chosen("time"), screened).exit_code == 0
     settings = answer.with_late(stays, search.Screened([], late=["glibc+keep"]))
     assert settings.exit_code == 0
+    better = search.Screened([], unjudged=["heapfit+background"], alone={"heapfit+background"})
+    assert answer.with_late(stays, better).exit_code == 3
     assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
     many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
@@ -543,6 +563,23 @@ def test_why_a_setting_is_dropped_says_how_much_it_needed(
     assert (dropped.name, dropped.reason) == ("glibc+keep", reason)
     # What adds nothing is not commended for what else it has.
     assert dropped.adds_nothing == (cost > 0.99)
+
+
+@pytest.mark.parametrize(("cost", "alone"), [(0.5, {"a+x"}), (0.9, set())])
+def test_a_screening_tells_which_settings_are_much_better_than_their_allocator(
+    monkeypatch: pytest.MonkeyPatch, cost: float, alone: set[str]
+) -> None:
+    study = study_of(["glibc", "a", "a+x"], {})
+    costs = {"glibc": 1.0, "a": 0.95, "a+x": cost}
+    trials = [trial_of(study, (name,), {"wall_s": each}) for name, each in costs.items()]
+    monkeypatch.setattr(search, "load", lambda _: (study, trials))
+    left: Any = [SimpleNamespace(name=each) for each in ("a", "a+x")]
+    state = search.Screened(left)
+    setup: Any = SimpleNamespace(
+        baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
+    )
+    search._halve(setup, state, Path("screen-1"), 3)
+    assert ([each.name for each in state.left], state.alone) == (["a+x", "a"], alone)
 
 
 def test_who_fails_once_in_a_round_stays_where_todays_has_failed_as_often_before(

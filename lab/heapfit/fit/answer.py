@@ -109,7 +109,8 @@ def answered(
 
 def with_late(found: Answer, screened: Screened) -> Answer:
     """Return an answer that says of how many candidates there was no time for. It begins with that
-    where allocators are among them, since it then cannot be told that nothing is better."""
+    where allocators are among them, or settings that were much better in the screening, since it
+    then cannot be told that nothing is better."""
     said = [
         f"{counted(len(names), 'candidate')} {'was' if len(names) == 1 else 'were'} not {what}"
         for names, what in (
@@ -120,17 +121,18 @@ def with_late(found: Answer, screened: Screened) -> Answer:
     ]
     if not said:
         return found
-    plain = [each for each in (*screened.late, *screened.unjudged) if "+" not in each]
-    named = [*plain[:_MOST_NAMED], *["others"] * (len(plain) > _MOST_NAMED)]
-    among = f"{join_words(named)} among them; " if plain else ""
+    late_ones = [*screened.late, *screened.unjudged]
+    able = [each for each in late_ones if "+" not in each or each in screened.alone]
+    named = [*able[:_MOST_NAMED], *["others"] * (len(able) > _MOST_NAMED)]
+    among = f"{join_words(named)} among them; " if able else ""
     late = (
         f"{join_words(said)} ({among}the tables name them); {time_option(screened.enough_s)} "
         "would do."
     )
-    untold = bool(plain) and found.choice is None
+    untold = bool(able) and found.choice is None
     return found.model_copy(
         update={
-            "why": [late, *found.why] if plain else [*found.why, late],
+            "why": [late, *found.why] if able else [*found.why, late],
             "late": late,
             "exit_code": CANNOT_BE_TOLD if untold else found.exit_code,
         }

@@ -45,6 +45,8 @@ _LAST_STEP = 100  # beyond the number of any round
 # What a setting's cost has to be of its allocator's without it, so that nobody deploys a setting
 # that does nothing.
 _EARNED = 0.99
+# Where it is no more than this, it is measured without that where there is no time for both.
+_EARNED_ALONE = 0.9
 LOOK_BLOCKS = 2  # after a warm-up; one more run is recorded
 # To look at the program, and to compare one candidate with what there is.
 FEWEST_RUNS = LOOK_BLOCKS + 2 + 2 * (1 + _CONFIRM_BLOCKS[0])
@@ -130,6 +132,7 @@ class Screened:
     dropped: list[Dropped] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # those that there was no time to run
     unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
+    alone: set[str] = field(default_factory=set)  # settings that their plain allocator cannot match
     enough_s: float = 0.0  # what `--time` would do for both
 
 
@@ -266,12 +269,12 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     good = [name for name in order if name in by_name and name not in out]
     # Where nothing is within a limit, the nearest to it is what is to be told of.
     good.sort(key=lambda name: over.get(name, 0.0))
-    kept = _with_plain(good, keep)
+    kept, displaced = _with_plain(good, keep)
     for name in (each for each in good if each not in kept):
         if name in over:
             out[name] = f"{bytes_text(round(over[name]))} is above {setup.goal.text}"
         elif name in good[:keep]:
-            out[name] = _displaced(name, good, kept)
+            out[name] = displaced[name]
         else:
             needed = _needed(advice, name, setup.baseline.name)
             out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
@@ -280,15 +283,12 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
             out.setdefault(name, "it has no figures to compare")
     state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
     state.left = [by_name[name] for name in kept]
-
-
-def _displaced(name: str, good: Sequence[str], kept: Sequence[str]) -> str:
-    """Why one of the best is not among those that are kept."""
-    if lacking := [each for each in plainer(name) if each in good and each not in kept]:
-        return f"there was no place for it and {join_words(lacking)}, which tells what it brings"
-    plain = kept[-1]
-    by = next((each for each in kept if plain in plainer(each)), kept[0])
-    return f"{plain} took its place: it tells what {by} brings beyond it"
+    state.alone = {
+        name
+        for name in kept
+        if (plain := [order[each] for each in plainer(name) if each in order])
+        and order[name] <= _EARNED_ALONE * min(plain)
+    }
 
 
 def _needed(advice: Advice, name: str, beside: str) -> str:
@@ -314,15 +314,27 @@ def plainer(name: str) -> list[str]:
     return [each for each in found if each != name]
 
 
-def _with_plain(good: Sequence[str], keep: int) -> list[str]:
-    """Return those that stay, of all in their order: a setting or a variant only together with what
-    it goes without, or the verdict could not tell whether it brings anything."""
-    kept: list[str] = []
-    for name in good:
-        both = {name, *plainer(name)}.intersection(good).difference(kept)
-        if len(kept) + len(both) <= keep:
-            kept += both
-    return sorted(kept, key=good.index)
+def _with_plain(good: Sequence[str], keep: int) -> tuple[list[str], dict[str, str]]:
+    """Return those that stay, of all in their order, and why of the others the better ones do not:
+    a setting or a variant stays only together with what it goes without, or the verdict could not
+    tell whether it brings anything."""
+    kept: dict[str, str] = {}  # for the sake of whom
+    displaced = {}
+    for name in (each for each in good if each not in kept):
+        lacking = [each for each in plainer(name) if each in good and each not in kept]
+        if len(kept) + 1 + len(lacking) <= keep:
+            kept |= dict.fromkeys([name, *lacking], name)
+        elif lacking and len(kept) < keep:
+            displaced[name] = (
+                f"there was no place for it and {join_words(lacking)}, which tells what it brings"
+            )
+        else:
+            for plain, by in kept.items():
+                if plain != by and good.index(plain) > good.index(name):
+                    displaced[name] = (
+                        f"{plain} took its place: it tells what {by} brings beyond it"
+                    )
+    return sorted(kept, key=good.index), displaced
 
 
 def _over(goal: Goal, readings: Readings) -> dict[str, float]:
@@ -369,15 +381,16 @@ def _block_s(setup: Setup, state: Screened, parts: Iterable[Path]) -> float:
 
 
 def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
-    """Drop those that are left as long as there is no time to measure all: the best last, or
-    the plain allocator of that, which a setting or a variant never goes without."""
+    """Drop those that are left as long as there is no time to measure all: the best last, or the
+    plain allocator of that, without which a setting stays only where it was much better."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
     late = state.unjudged if any(folder.glob("screen-*")) else state.late
     parts = steps(folder)
     for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, parts))
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, parts) > left_s:
-        needed = {plain for each in state.left for plain in plainer(each.name)}
+        settings = [each.name for each in state.left if each.name not in state.alone]
+        needed = {plain for each in settings for plain in plainer(each)}
         out = [each for each in state.left if each.name not in needed][-1]
         state.left.remove(out)
         state.dropped.append(Dropped(out.name, "the screening", "time was up"))
