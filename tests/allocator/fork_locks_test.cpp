@@ -1,8 +1,8 @@
 // fork() in a signal's handler while another thread has each of the allocator's locks in turn, and while the interrupted thread
 // has. A thread stops where it has just acquired a lock for the n-th time at a place of the code that it had not yet acquired one
-// at; it goes on when the fork is over, or when somebody is about to wait for it, as glibc's fork does, too. Parent and child go on with what
-// they were doing, and neither hangs. Nor does any lock stay in the child with a thread that is not there: where nobody waits for it
-// either, what it guards would be done without for ever.
+// at; it goes on when the fork is over, or when the thread that forks is about to wait for it, as glibc's fork does, too. Parent
+// and child go on with what they were doing, and neither hangs. Nor does any lock stay in the child with a thread that is not
+// there: where nobody waits for it either, what it guards would be done without for ever.
 //
 // Each case runs in a process of its own: what is locked where depends on what has been allocated before.
 #include "heap_internals.h"
@@ -26,8 +26,10 @@ struct Course {
 
 thread_local Course course;
 
-bool stops_here(const void *place)
+// The orphans' cache is locked where threads' own are.
+bool stops_here(const platform_lock *lock, const void *place)
 {
+    if (lock == &heap_orphans.cache.lock) place = static_cast<const char *>(place) + 1;
     if (course.stops_at == NOWHERE) return false;
     for (int i = 0; i < course.places; i++)
         if (course.seen[static_cast<size_t>(i)] == place) return false;
@@ -82,16 +84,16 @@ void other_goes_on()
 // If somebody has it, that may be the other, which may have others beside the lock that it has stopped with.
 void about_to_wait(const platform_lock *lock)
 {
-    if (!is_other && lock->word != 0) other_goes_on();
+    if (is_forker && lock->word != 0) other_goes_on();
 }
 
-void acquired(const void *place)
+void acquired(const platform_lock *lock, const void *place)
 {
-    if (is_other && stops_here(place)) {
+    if (is_other && stops_here(lock, place)) {
         other_has_stopped = true;
         while (!other_may_go) usleep(100);
     }
-    if (is_forker && !has_forked && stops_here(place)) raise(SIGUSR1);
+    if (is_forker && !has_forked && stops_here(lock, place)) raise(SIGUSR1);
 }
 
 constexpr unsigned CHILD_SECONDS = 400; // then SIGALRM ends it: it hangs
@@ -114,7 +116,7 @@ void __wrap_platform_lock_acquire(platform_lock *lock)
     note(lock);
     about_to_wait(lock);
     __real_platform_lock_acquire(lock);
-    acquired(__builtin_return_address(0));
+    acquired(lock, __builtin_return_address(0));
 }
 bool __real_platform_lock_enter(platform_lock *lock);
 bool __wrap_platform_lock_enter(platform_lock *lock)
@@ -122,7 +124,7 @@ bool __wrap_platform_lock_enter(platform_lock *lock)
     note(lock);
     about_to_wait(lock);
     bool entered = __real_platform_lock_enter(lock);
-    if (entered) acquired(__builtin_return_address(0));
+    if (entered) acquired(lock, __builtin_return_address(0));
     return entered;
 }
 bool __real_platform_lock_try(platform_lock *lock);
@@ -130,7 +132,7 @@ bool __wrap_platform_lock_try(platform_lock *lock)
 {
     note(lock);
     bool got = __real_platform_lock_try(lock);
-    if (got) acquired(__builtin_return_address(0));
+    if (got) acquired(lock, __builtin_return_address(0));
     return got;
 }
 void __real_platform_lock_fork_begin(platform_lock *lock);
@@ -224,10 +226,10 @@ void *runs_in_child(void *)
     return nullptr;
 }
 
-void run_to_end(void *(*run)(void *))
+void run_to_end(void *(*run)(void *), void *argument = nullptr)
 {
     pthread_t thread;
-    ASSERT_EQ(0, pthread_create(&thread, nullptr, run, nullptr));
+    ASSERT_EQ(0, pthread_create(&thread, nullptr, run, argument));
     pthread_join(thread, nullptr);
 }
 
@@ -252,11 +254,10 @@ void run_case(int other_stops, int forker_stops)
     hf_option_set("background", "off");
     run_to_end(leaves_blocks);
     fill(of_others);
-    pthread_t other;
+    // Nobody but these two asks for locks once the other runs.
     std::atomic<bool> ended{false};
-    pthread_create(&other, nullptr, runs_as_other, &other_stops);
     std::thread watches([&] {
-        pthread_join(other, nullptr);
+        run_to_end(runs_as_other, &other_stops);
         ended = true;
     });
     while (other_stops != NOWHERE && !other_has_stopped && !ended) usleep(100);
@@ -266,8 +267,10 @@ void run_case(int other_stops, int forker_stops)
     if (forker_stops == NOWHERE) raise(SIGUSR1);
     use_everything();
     if (is_child) {
+        // Before: another thread may get the address of the one that is not there, by which a lock knows its owner.
+        bool were_free = all_are_free();
         run_to_end(runs_in_child);
-        _exit(all_are_free() ? WELL : HUNG_OR_FAILED);
+        _exit(were_free && all_are_free() ? WELL : HUNG_OR_FAILED);
     }
     other_goes_on();
     watches.join();
@@ -310,8 +313,9 @@ TEST(ForkLocks, BothHaveALock)
 {
     int pairs = 0;
     for (int other = 0; other < PLACES_MAX; other++) {
-        int result = WELL;
-        for (int forker = other % 3; result == WELL; forker += 3, pairs++) result = result_of(other, forker);
+        // At its first place in any case: at later ones it has waited for most locks of the other's, which then had gone on.
+        int result = result_of(other, 0);
+        for (int forker = 1 + other % 3; result == WELL; forker += 3, pairs++) result = result_of(other, forker);
         ASSERT_EQ(NO_SUCH_PLACE, result) << "place " << other << ", and one of the forker's";
         if (result_of(other, NOWHERE) == NO_SUCH_PLACE) break;
     }
