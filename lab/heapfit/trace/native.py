@@ -187,7 +187,8 @@ THREAD = np.dtype(
 _SITE = np.dtype([("caller", "<u4"), ("depth", "<u4"), ("address", "<u8")])
 _MARK = _numbers("tick monotonic_ns complete_tick resident resident_anonymous lost")
 MEMORY = _numbers(
-    "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations frees"
+    "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations "
+    "frees unmatched_frees"
 )
 SITE_TOTALS = _numbers("allocations bytes switches live_bytes live_objects peak_live_bytes")
 FLOW = np.dtype(
