@@ -564,7 +564,7 @@ _INFO: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("heapfit", "program", "arch", "allocator"), _is_text),
     **dict.fromkeys(("pid", "parent", "cores", "page_size", "sample", "sites"), _is_number),
     **dict.fromkeys(("started_unix_ns", "file_number", "live_before"), _is_number),
-    **dict.fromkeys(("cut_of_unix_ns", "live_at_start"), _is_number),
+    **dict.fromkeys(("cut_of_unix_ns", "live_at_start", "processes"), _is_number),
     "began_late": _is_answer,
     "arguments": _are_texts,
     "environment": _are_named_texts,
