@@ -70,6 +70,7 @@ class Tables:
     info: Mapping[str, Any] = field(default_factory=dict)
     problems: Mapping[str, int] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
+    unmatched_early: int = 0  # of its unmatched frees, those before any allocation
     end: Mapping[str, Any] = field(default_factory=lambda: {"reason": "exit"})
 
     @property
@@ -159,9 +160,13 @@ def _write(folder: Path, name: str, schema: pa.Schema, rows: list[dict[str, Any]
 
 def _memory(tables: Tables) -> list[dict[str, Any]]:
     zeros = dict.fromkeys(MEMORY.names, 0)
+    unknown = {"resident": None, "resident_anonymous": None}
     return [
-        {**zeros, "ns": ns, "resident": most, "resident_anonymous": tables.anonymous.get(ns, 0)}
-        for ns, most in tables.resident.items()
+        {**zeros, **unknown, "unmatched_frees": tables.unmatched_early},
+        *(
+            {**zeros, "ns": ns, "resident": most, "resident_anonymous": tables.anonymous.get(ns, 0)}
+            for ns, most in tables.resident.items()
+        ),
     ]
 
 

@@ -76,6 +76,32 @@ def test_what_decides_in_place_of_time_is_called_by_its_name() -> None:
     assert "Cache hits against memory" in html_report.page(Reading(*made))
 
 
+NET = Metric(name="net", label="Net score", unit="", better="higher", source="the program")
+
+
+@pytest.mark.parametrize(
+    ("glibc", "other", "best"), [(-20.0, -5.0, "other"), (-20.0, 20.0, "other"), (0.0, 0.0, None)]
+)
+def test_a_metric_that_was_asked_for_decides_whatever_its_figures(
+    glibc: float, other: float, best: str | None
+) -> None:
+    """Where none was above 0, wall time decided in its place, without a word."""
+    made = measured({"glibc": (glibc, 1.0, 1.0), "other": (other, 1.5, 0.9)}, (NET, WALL, MEMORY))
+    advice = advised(made, {"time": 1})
+    assert advice.metrics == {"time": "net"}
+    assert advice.recommended == best
+    assert any("No ratio is taken of net score" in each for each in advice.notes)
+    assert "taken together" not in advised(made, {}).reasons
+
+
+def test_a_metric_that_was_asked_for_and_is_not_there_is_named() -> None:
+    nan = float("nan")
+    made = measured({"glibc": (nan, 1.0, 1.0), "other": (nan, 0.5, 0.5)}, (NET, WALL, MEMORY))
+    advice = advised(made, {})
+    assert advice.metrics == {"memory": MEMORY.name}
+    assert "Net score does not count: no trial has it." in advice.notes
+
+
 def test_figures_of_time_do_not_dispute_what_decides_in_its_place() -> None:
     made = measured({"glibc": (1000.0, 1.0), "quick": (1000.0, 0.5)}, (FAULTS, WALL))
     assert "wall time" not in advised(made, {"time": 1}).reasons

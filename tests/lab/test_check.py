@@ -116,6 +116,22 @@ def test_a_program_that_is_started_by_another_is_recorded_or_nothing_is_saved(
     assert result.returncode == 1, result.stdout + result.stderr
 
 
+@pytest.mark.gate
+@pytest.mark.parametrize("options", [[], ["--attach-children"]])
+def test_a_program_that_another_becomes_is_checked_alone(
+    run_heapfit: Heapfit, tmp_path: Path, build: Build, saved: Heap, options: list[str]
+) -> None:
+    """What `env` allocates itself hid the growth of a small peak."""
+    saving = ["check", *options, "--save", "by-env.json"]
+    result = run_heapfit(*saving, "--", "env", "A=1", "nice", "./checked", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    by_env = heap.load(tmp_path / "by-env.json")
+    assert (by_env.figures, by_env.sites) == (saved.figures, saved.sites)
+    build(options=("-static",))
+    result = run_heapfit("check", "--save", "x.json", "--", "env", "./checked", folder=tmp_path)
+    assert_one_line(result, 4, ["only env was recorded", "heapfit doctor"])
+
+
 def test_processes_that_are_not_recorded_are_told_of(
     run_heapfit: Heapfit, tmp_path: Path, build: Build
 ) -> None:

@@ -32,6 +32,9 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     assert described["server"]["command"] == ["python3", "-m", "http.server", "{port}"]
     assert described["server"]["ready"] == "tcp:{port}"
     assert described["run"]["command"][-1] == "http://127.0.0.1:{port}/"
+    for name in ("it", "server"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
     timed = run_heapfit(
         "workloads", "new", "--for", "1m", "-o", "t.toml", "--json", "--", "./it", folder=tmp_path
     )
@@ -47,3 +50,12 @@ def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path
     )
     assert json.loads(fixed.stdout)["server"]["ready"] == "tcp:80"
     assert json.loads(fixed.stdout)["run"]["command"][-1] == "http://127.0.0.1:80/"
+
+
+@pytest.mark.parametrize("options", [[], ["--port", "80"], ["--for", "3s"]])
+def test_no_workload_is_written_for_a_program_that_is_not_there(
+    run_heapfit: Heapfit, tmp_path: Path, options: list[str]
+) -> None:
+    result = run_heapfit("workloads", "new", *options, "--", "./nosuch", folder=tmp_path)
+    assert_one_line(result, 2, ["there is no program './nosuch'"])
+    assert not list(tmp_path.iterdir())

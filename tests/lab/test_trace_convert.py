@@ -77,6 +77,24 @@ def test_the_old_block_is_live_until_realloc_returns(tmp_path: Path) -> None:
     assert totals["replaced"] == totals["unmatched_frees"] == 0
 
 
+def test_the_course_of_memory_has_the_frees_of_older_blocks_until_then(tmp_path: Path) -> None:
+    ms = 1_000_000
+    program = Program()
+    program.thread("main")
+    program.calls = [
+        (0, Event(5 * ms, FREE, address=1 << 30)),
+        (0, Event(10 * ms, MALLOC, address=2 << 30, size=10, usable=16)),
+        (0, Event(15 * ms, FREE, address=2 << 30)),
+        (0, Event(20 * ms, REALLOC, address=3 << 30, old=4 << 30, size=10, usable=16)),
+        (0, Event(25 * ms, FREE, address=3 << 30)),
+    ]
+    convert(program.write(tmp_path / "x.hft"), tmp_path / "x.tables")
+    seen = {
+        row["ns"] // ms: row["unmatched_frees"] for row in rows(tmp_path / "x.tables", "memory")
+    }
+    assert [seen[at] for at in (5, 10, 20, 25)] == [0, 1, 1, 2]
+
+
 def test_the_summary_says_what_the_trace_is(
     converted: tuple[Path, Summary], program: Program, answers: Answers
 ) -> None:

@@ -191,6 +191,49 @@ def test_of_a_process_that_was_recorded_twice_nothing_is_known_in_between(tmp_pa
     assert inspect(tmp_path / "anonymous.hft")[0].problems.gap_ns == gap
 
 
+@pytest.mark.parametrize(
+    ("end", "gap", "late", "processes"),
+    [
+        ("stop", 5_000_000, {"began_late": True}, 1),
+        ("stop", -1_000, {"began_late": True}, 2),  # of two containers
+        ("exit", 5_000_000, {"began_late": True}, 2),
+        ("stop", 5_000_000, {}, 2),
+        # A part of a recording from its start, which was cut out.
+        ("stop", 5_000_000, {"began_late": True, "live_before": 0}, 2),
+    ],
+)
+def test_a_process_that_a_recorder_was_attached_to_twice_is_one(
+    tmp_path: Path, end: str, gap: int, late: dict[str, Any], processes: int
+) -> None:
+    """It counted as two, with all its memory, since each recorder numbers its files from 1."""
+    attached = {**INFO, "began_late": True}
+    first, second = Program(info=attached), Program(info={**INFO, **late})
+    third = Program(info=dict(attached))
+    started = INFO["started_unix_ns"]
+    for program in (first, second, third):
+        program.info["started_unix_ns"] = started
+        thread = program.thread("service")
+        for _ in range(100):
+            program.malloc(thread, 1000)
+        program.wait(1_000_000)
+        program.mark()
+        started += program.ns + gap
+    parts = [
+        first.write(tmp_path / "1.hft", {"reason": end}),
+        second.write(tmp_path / "2.hft", {"reason": "stop"}),
+        third.write(tmp_path / "3.hft", {"reason": "stop"}),
+    ]
+    assert merge(parts[1::-1], tmp_path / "all.hft").processes == processes
+    assert inspect(tmp_path / "all.hft")[0].totals.peak_objects == 100 * processes
+    if processes == 1:
+        # What was merged can be merged with what follows.
+        assert merge([tmp_path / "all.hft", parts[2]], tmp_path / "more.hft").processes == 1
+        assert merge(parts, tmp_path / "at-once.hft").processes == 1
+    else:
+        with pytest.raises(UsageError, match="is a merge of several processes"):
+            merge([tmp_path / "all.hft", parts[2]], tmp_path / "more.hft")
+
+
 def test_a_part_is_placed_at_the_time_of_day_at_which_it_happened(
     trace: Path, program: Program, tmp_path: Path
 ) -> None:

@@ -95,3 +95,13 @@ def test_a_service_that_needs_no_load_runs_for_as_long_as_it_is_told(tmp_path: P
     ended = run_once(workload("sleep", "5", server=server.model_copy(
         update={"command": ["sh", "-c", "exit 3"]})), tmp_path / "2")  # fmt: skip
     assert ended.reason == "the server was not there to the end: exit code 3"
+
+
+def test_a_service_may_exit_with_what_shells_make_of_sigterm(tmp_path: Path) -> None:
+    """A JVM could not be compared, since it exits with 143."""
+    there = "until [ -e {scratch}/there ]; do sleep 0.05; done"
+    for code, status in ((143, TrialStatus.OK), (3, TrialStatus.FAILED)):
+        trap = f"trap 'exit {code}' TERM; : > {{scratch}}/there; while :; do sleep 0.05; done"
+        server = WorkloadServer(command=["sh", "-c", trap], ready="started")
+        trial = run_once(workload("sh", "-c", there, server=server), tmp_path / str(code))
+        assert trial.status is status, trial.reason

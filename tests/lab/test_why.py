@@ -395,6 +395,26 @@ def test_free_memory_that_becomes_noticeable_has_not_grown(program: Path) -> Non
     assert {each.key: each.gained for each in grown(less, more)}["free"] == 8192
 
 
+@pytest.mark.parametrize(("free", "is_told"), [(131 << 10, False), (16 << 20, True)])
+def test_of_a_little_free_memory_there_is_nothing_to_do(
+    program: Path, capsys: pytest.CaptureFixture[str], free: int, is_told: bool
+) -> None:
+    """A process whose memory goes up and down got three commands for 131 KiB of it."""
+    with running(program, "malloc") as started:
+        reading = read(started.pid)
+    cause = Cause("malloc", likely=False, resident=2 * free)
+    before, after = (
+        replace(reading, causes=[cause], resident=2 * free, glibc=Glibc(Heap(each, True)))
+        for each in (0, free)
+    )
+    cli_why._show(after, findings(after), grown(before, after), every=False)
+    printed = capsys.readouterr().out
+    assert ("Nothing has grown" not in printed) is is_told
+    [found] = [each for each in findings(after) if each.cause == "free"]
+    assert bool(found.commands) is is_told
+    assert ("little to find" in found.sentence) is not is_told
+
+
 def test_what_has_grown_is_told_however_little_it_is(
     program: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

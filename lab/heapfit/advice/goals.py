@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from heapfit import meaning
 from heapfit.records import Metric, Study
 from heapfit.statistics.observations import Readings, figures_of
@@ -90,7 +92,16 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
         elif name in asked or (metric and asked and _USUAL[name]):
             why = "no metric of this study stands for it" if name in asked else "it has no weight"
             notes.append(f"{title_of(name).capitalize()} does not count: {why}.")
-    return found, notes
+    return found, [*notes, *_missing(readings)]
+
+
+def _missing(readings: Readings) -> list[str]:
+    """A note where no good trial has the metric that was asked for."""
+    study = readings.study
+    labels = [each.label for each in study.metrics if each.name == study.primary_metric]
+    figures = figures_of(readings, study.primary_metric)
+    is_missing = len(figures) > 0 and not np.isfinite(figures).any()
+    return [f"{each} does not count: no trial has it." for each in labels if is_missing]
 
 
 def goal_of(metric: str) -> str:
@@ -103,22 +114,24 @@ def goal_of(metric: str) -> str:
 
 
 def _metric(goal: str, readings: Readings) -> Metric | None:
-    """The first metric for `goal` that good trials have, and that is not nil throughout."""
+    """The first metric for `goal` that good trials have; none that is nil throughout, but for the
+    one that was asked for."""
     by_name = {metric.name: metric for metric in readings.study.metrics}
     primary = readings.study.primary_metric
     candidates = _METRICS.get(goal) or _time_metrics(readings.study)
     if goal_of(primary) == goal != TIME:
         candidates = (primary, *candidates)
     for name in candidates:
-        if name in by_name and (figures_of(readings, name) > 0).any():
+        figures = figures_of(readings, name) if name in by_name else np.zeros(0)
+        if (np.isfinite(figures) if name == primary else figures > 0).any():
             return by_name[name]
     return None
 
 
 def _time_metrics(study: Study) -> tuple[str, ...]:
-    """The primary metric, a rate or latency as a rule, unless it is of another goal; before wall
-    time processor time, which a study has where it decides."""
+    """The primary metric alone, a rate or latency as a rule, unless it is of another goal; before
+    wall time processor time, which a study has where it decides."""
     others = {name for names in _METRICS.values() for name in names}
     if study.primary_metric in (*others, meaning.WALL):
         return (meaning.PROCESSOR, meaning.WALL)
-    return (study.primary_metric, meaning.WALL)
+    return (study.primary_metric,)

@@ -237,6 +237,7 @@ def recommend(
         notes=[
             *notes,
             *little,
+            *_without_ratio(readings, weighed),
             *failing.values(),
             *_left_out([each for each in every if each not in failing], names),
             *other_winners(best, winners),
@@ -277,6 +278,15 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
         for goal in little
     ]
     return (kept or little), notes
+
+
+def _without_ratio(readings: Readings, weighed: Sequence[Goal]) -> list[str]:
+    return [
+        f"No ratio is taken of {mid_sentence(goal.metric.label)}, which can be 0 or less: the "
+        "differences are compared, and not weighed against other goals."
+        for goal in weighed
+        if not has_ratios(goal, figures_of(readings, goal.metric.name))
+    ]
 
 
 def _little(metric: Metric) -> str:

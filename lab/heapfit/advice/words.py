@@ -324,7 +324,8 @@ def _lead(
     if not more:
         return f"{lead}."
     verb = "costs" if len(others) == 1 else "cost"
-    together = f"{join_words([each.title for each in wanted])} taken together"
+    titles = [each.title for each in wanted if each.name in best.costs]
+    together = f"{join_words(titles)} taken together" if titles[1:] else f"in {titles[0]} alone"
     return f"{lead}: {names} {verb} {more} more, {together}."
 
 

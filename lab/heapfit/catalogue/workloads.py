@@ -74,15 +74,11 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
 
     Its name is the program's with a digest, so that the same command finds its own results again.
     Of several builds `program` is the file of the first, where the command has their place. Raises
-    UsageError when there is no such program or it may not be run, HeapfitError when its
-    interpreter is missing.
+    as `check_startable` does.
     """
     check_text(command)
     first = program if program is not None and command[0] == PLACEHOLDER else command[0]
-    started = started_by(first)
-    if started is None or not started.exists():
-        why = cannot_start(first)
-        raise (UsageError if started is None else HeapfitError)(str(why))
+    check_startable(first)
     here = Path.cwd()
     check_name(here)
     digest = hashlib.sha256("\0".join([str(here), *command]).encode()).hexdigest()
@@ -93,6 +89,15 @@ def ad_hoc_workload(command: list[str], program: str | None = None) -> Workload:
         run=WorkloadRun(command=command),
         here=here,
     )
+
+
+def check_startable(program: str) -> None:
+    """Raise UsageError when there is no such program or it may not be run, HeapfitError when its
+    interpreter is missing."""
+    started = started_by(program)
+    if started is None or not started.exists():
+        why = cannot_start(program)
+        raise (UsageError if started is None else HeapfitError)(str(why))
 
 
 def missing_for(workload: Workload) -> list[str]:

@@ -27,7 +27,6 @@ _LISTED = 15
 _SHOWN = 0.02
 _TOLD, _MOST = 0.1, 0.5
 _MOST_GROWN = 5
-_LEAST_GROWN = 64 << 10  # bytes: to be asked takes some
 _LONGEST = 100  # of a command line
 
 
@@ -147,7 +146,7 @@ def _show(reading: Reading, found: list[Finding], growth: list[Growth] | None, e
         f"allocator: {allocator}; {runtime}{counted(reading.threads, 'thread')} on "
         f"{counted(reading.cores, 'core')}"
     )
-    grew = [e for e in growth or () if e.gained >= _LEAST_GROWN][:_MOST_GROWN]
+    grew = [e for e in growth or () if e.matters][:_MOST_GROWN]
     if growth is not None:
         _show_growth(grew)
     least = 0.0 if every else _SHOWN * held

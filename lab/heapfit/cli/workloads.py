@@ -13,7 +13,7 @@ import typer
 from rich.text import Text
 
 from heapfit import catalogue, paths
-from heapfit.catalogue.workloads import is_prepared
+from heapfit.catalogue.workloads import check_startable, is_prepared
 from heapfit.cli.arguments import AsJson, time_span
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_facts, print_json, results, say, table
@@ -146,6 +146,7 @@ def new(
         raise UsageError("a workload of what? write: heapfit workloads new -- CMD")
     if port is not None and not 0 < port <= _HIGHEST_PORT:
         raise UsageError(f"--port takes a number from 1 to {_HIGHEST_PORT}, not {port}")
+    check_startable(command[0])
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
     path = output or Path(f"{name}.toml")
     check_new(path)

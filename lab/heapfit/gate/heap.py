@@ -154,9 +154,10 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
             "no end; have it stay in the foreground"
         )
     totals, sites = dict.fromkeys(FIGURES, 0), list[Site]()
-    found = [(file, _whole(file)) for file in recording.files]
-    if recording.had_children or left_running:
-        _check_programs([summary for _, summary in found], children=program.children)
+    every = [(file, _whole(file)) for file in recording.files]
+    found = [each for each in every if not _became_the_program(each[1])]
+    if recording.had_children or left_running or not found:
+        _check_programs([summary for _, summary in every], followed=program.children or not found)
     # Processes reach their peaks at different times: told is that of the one that had most.
     largest = max(found, key=lambda each: each[1].totals.peak_bytes)[0]
     for file, summary in found:
@@ -179,13 +180,22 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
     )
 
 
-def _check_programs(found: Sequence[Summary], *, children: bool) -> None:
+def _became_the_program(summary: Summary) -> bool:
+    """Whether a process such as that of `env` went on as the program that it was to start."""
+    return _was_replaced(summary.end) and _name(summary) in STARTERS
+
+
+def _name(summary: Summary) -> str:
+    return Path(summary.info.get("program", "")).name
+
+
+def _check_programs(found: Sequence[Summary], *, followed: bool) -> None:
     """Raise HeapfitError where nothing was recorded but a program that is there to start others:
     its figures are the same whatever those do."""
-    names = [Path(each.info.get("program", "")).name for each in found]
+    names = list(map(_name, found))
     if not STARTERS.issuperset(names):
         return
-    if children:
+    if followed:
         raise HeapfitError(
             f"only {names[0]} was recorded: it has started no program that can be; to see why: "
             "heapfit doctor -- PROGRAM"

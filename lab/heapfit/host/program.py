@@ -21,7 +21,8 @@ from heapfit.text import is_text, shell_word, visible
 # Shells and programs that do little but run the command that they are given.
 STARTERS = {"sh", "dash", "bash", "zsh", "ksh", "fish", "busybox", "env", "timeout", "taskset",
             "nice", "ionice", "chrt", "nohup", "setsid", "stdbuf", "time", "make", "ninja", "xargs",
-            "parallel", "sudo", "numactl", "flock", "unshare"}  # fmt: skip
+            "parallel", "sudo", "numactl", "flock", "unshare", "setarch", "setpriv", "prlimit",
+            "nsenter", "chroot"}  # fmt: skip
 
 _SCRIPT = b"#!"
 _LONGEST_FIRST_LINE = 256  # what the kernel reads of a script's first line

@@ -89,6 +89,7 @@ class Totals(Record):
     frees: Amount
     failed: int  # allocations that got no memory
     unmatched_frees: int  # of blocks from before the recording
+    unmatched_late: int  # of these, in the second half of all allocations
     lost_events: int
     mean_size: float | None
     per_second: float | None  # allocations, while recorded

@@ -3,9 +3,9 @@
 Traces of one process that follow each other (recording was stopped and started again) are its
 parts: a thread is told by its number in the system, an address is the same block in all of them.
 Traces are taken for such parts when process, parent, program and arguments agree and their file
-numbers differ. What became of a block between two recordings nobody knows: those that live at the
-end of one are freed there. Nothing is unknown between parts that were cut out of one recording,
-where one ends when the next begins.
+numbers differ, or one recorder after the other was attached to the process. What became of a block
+between two recordings nobody knows: those that live at the end of one are freed there. Nothing is
+unknown between parts that were cut out of one recording, where one ends when the next begins.
 
 All others are of processes of their own: their threads are other threads, and their addresses, of
 blocks as of code, are moved apart, the second process's by 2^57, and so on. Where each begins on
@@ -25,6 +25,7 @@ import numpy as np
 
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace.blocks import LiveBlocks, in_order, joined, none, rows
+from heapfit.trace.convert import inspect
 from heapfit.trace.edit import (
     BATCH_ROWS,
     END_NS,
@@ -34,6 +35,7 @@ from heapfit.trace.edit import (
     check_target,
     write_interleaved,
 )
+from heapfit.trace.ending import ended_early
 from heapfit.trace.native import (
     EVENT_COLUMNS,
     FREE,
@@ -50,6 +52,8 @@ from heapfit.trace.sites import parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.
 _SPACE_BITS = 57
+# What the traces of one process have in common.
+_TOLD_BY = ("pid", "parent", "program", "arguments")
 PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
 # Two thirds of a gigabyte at most, however many files are read side by side.
 _ROWS_OF_ALL = 1 << 23
@@ -75,11 +79,12 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
         readers = [opened.enter_context(Reader(source)) for source in sources]
         infos = [reader.info for reader in readers]
         _check(sources, infos)
-        processes = _processes(infos)
+        processes = _processes(sources, infos)
         _check_parts(sources, infos, processes)
         info = {
             **infos[0],
             "merged": infos,
+            "processes": max(processes) + 1,
             "started_unix_ns": min(map(_started, infos)),
             "began_late": _began_late(infos, processes),
             "live_at_start": min(infos, key=_started).get("live_at_start", 0),
@@ -107,7 +112,7 @@ def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
             f"{samples[0]} bytes); their figures cannot be added up"
         )
     for source, info in zip(sources, infos, strict=True):
-        if len(sources) > 1 and max(_processes(list(_parts(info)))) > 0:
+        if len(sources) > 1 and info.get("processes", 1) > 1:
             raise UsageError(
                 f"{source} is a merge of several processes, whose addresses are moved; merge the "
                 "recordings that it was made from, all at once"
@@ -129,31 +134,46 @@ def _parts(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _parts(each)
 
 
-def _processes(infos: Sequence[dict[str, Any]]) -> list[int]:
+def _processes(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> list[int]:
     """Return which process each trace is of, from 0 in order of appearance."""
-    groups: list[tuple[Any, dict[Any, int]]] = []  # what a process is told by, its recordings
-    found = []
-    for info in infos:
-        key = [info.get(name) for name in ("pid", "parent", "program", "arguments")]
-        number, began = _recording(info)
-        match = next(
-            (
-                i
-                for i, (known, recordings) in enumerate(groups)
-                if known == key and (number not in recordings or recordings[number] == began > 0)
-            ),
-            None,
-        )
-        if match is None:
-            match = len(groups)
-            groups.append((key, {}))
-        groups[match][1][number] = began
-        found.append(match)
+    groups: list[list[int]] = []  # the traces of each process
+    for new in sorted(range(len(infos)), key=lambda each: _started(infos[each])):
+        own = next((each for each in groups if _is_one(sources, infos, each, new)), None)
+        if own is None:
+            groups.append([new])
+        else:
+            own.append(new)
     if len(groups) > PROCESSES_MAX:
         raise UsageError(
             f"these are {len(groups)} processes; merge at most {PROCESSES_MAX} into one"
         )
-    return found
+    groups.sort(key=min)
+    return [
+        next(process for process, own in enumerate(groups) if each in own)
+        for each in range(len(infos))
+    ]
+
+
+def _is_one(
+    sources: Sequence[Path], infos: Sequence[dict[str, Any]], earlier: Sequence[int], new: int
+) -> bool:
+    """Return whether a trace is of the process that the earlier ones are of."""
+    info, known = infos[new], [infos[each] for each in earlier]
+    if any(known[0].get(name) != info.get(name) for name in _TOLD_BY):
+        return False
+    number, began = _recording(info)
+    alike = [_recording(each) for each in known if each.get("file_number") == number]
+    if not alike or ((number, began) in alike and began > 0):
+        return True
+    # A process begins once; the recorder tells what lived before of one that has just begun.
+    was_running = info.get("began_late", False) and "live_before" not in info
+    return was_running and _is_over(sources[earlier[-1]], began)
+
+
+def _is_over(source: Path, ns: int) -> bool:
+    """Return whether a recording ended before a time of day, and before its process did."""
+    last, _ = inspect(source)
+    return _started(last.info) + last.duration_ns <= ns and bool(ended_early(last.end))
 
 
 def _began_late(infos: Sequence[dict[str, Any]], processes: Sequence[int]) -> bool:

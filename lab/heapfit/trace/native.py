@@ -187,7 +187,8 @@ THREAD = np.dtype(
 _SITE = np.dtype([("caller", "<u4"), ("depth", "<u4"), ("address", "<u8")])
 _MARK = _numbers("tick monotonic_ns complete_tick resident resident_anonymous lost")
 MEMORY = _numbers(
-    "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations frees"
+    "ns live_bytes live_objects resident resident_anonymous allocated_bytes allocations "
+    "frees unmatched_frees"
 )
 SITE_TOTALS = _numbers("allocations bytes switches live_bytes live_objects peak_live_bytes")
 FLOW = np.dtype(
@@ -563,7 +564,7 @@ _INFO: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("heapfit", "program", "arch", "allocator"), _is_text),
     **dict.fromkeys(("pid", "parent", "cores", "page_size", "sample", "sites"), _is_number),
     **dict.fromkeys(("started_unix_ns", "file_number", "live_before"), _is_number),
-    **dict.fromkeys(("cut_of_unix_ns", "live_at_start"), _is_number),
+    **dict.fromkeys(("cut_of_unix_ns", "live_at_start", "processes"), _is_number),
     "began_late": _is_answer,
     "arguments": _are_texts,
     "environment": _are_named_texts,

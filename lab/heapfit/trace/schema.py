@@ -110,6 +110,8 @@ MEANINGS = {
         "allocated_bytes": "Bytes asked for until then.",
         "allocations": "Allocations until then.",
         "frees": "Frees until then.",
+        "unmatched_frees": "Frees and reallocations until then of blocks that are not in the "
+        "recording, such as those from before it.",
     },
     "threads": {
         "thread": "Number of the thread in this recording, from 0.",

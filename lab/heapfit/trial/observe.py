@@ -30,7 +30,8 @@ MIN_PERIOD_S = 0.005
 STOP_GRACE_S = 20.0
 _POLL_S = 0.01
 _CONNECT_TIMEOUT_S = 1.0
-_STOPPED = (0, -signal.SIGTERM)
+# Shells and the JVM exit with 128 more than the signal's number once they have handled it.
+_STOPPED = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 def observe(

@@ -27,6 +27,7 @@ _MUCH_FREE = 0.25  # of the arenas; and of that, in whole pages
 _WORTH_A_CALL = 1 << 20  # bytes of whole free pages
 _MOST_NAMED = 3  # mappings of a cause
 _LITTLE = 4 << 20  # bytes: of no more it is not worth while to record who allocates them
+_LEAST_GROWN = 64 << 10  # bytes: to be asked takes some
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,12 @@ class Growth:
     def gained(self) -> int:
         return self.after - self.before
 
+    @property
+    def matters(self) -> bool:
+        """Whether it is told. Free memory comes and goes; of little there is nothing to do."""
+        is_little = self.key == "free" and self.after < _LITTLE
+        return self.gained >= _LEAST_GROWN and not is_little
+
 
 def grown(before: Reading, after: Reading) -> list[Growth]:
     """Return what each cause has gained, what gained most first."""
@@ -116,7 +123,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     if key == "malloc" and _is_partly_free(reading):
         title = f"{title}, in use"
     if is_little and not _RECORDINGS.isdisjoint(commands):
-        sentence += " There is little to find in so little memory."
+        sentence += _TOO_LITTLE
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
     own = size == cause.resident + cause.swapped
@@ -149,6 +156,7 @@ def _line(mapping: Mapping) -> str:
 
 Said = tuple[str, list[str]]
 _OTHER = "To see whether another allocator needs less, run it under one."
+_TOO_LITTLE = " There is little to find in so little memory."
 _WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
@@ -474,7 +482,12 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
     if free := sizes["free"]:
-        advice = "To see which live blocks keep the rest, restart the program under the recorder."
+        advice = _advice(
+            "To see which live blocks keep the rest, restart the program under the recorder.",
+            reading,
+        )
+        is_little = free < _LITTLE
+        what_to_do = _TOO_LITTLE if is_little else f"{advice} {_OTHER}"
         trimmed = min(reading.glibc.main.in_whole_pages, free)
         trim = (
             _trimming(trimmed)
@@ -488,10 +501,10 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             free,
             "The program has freed these blocks, but glibc still holds their memory. On its own, "
             "glibc returns only free memory at the end of the heap to the kernel; "
-            f"{trim}{_advice(advice, reading)} {_OTHER}",
+            f"{trim}{what_to_do}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
-            commands=_filled([*_RECORD_WHOLE, *_RUN], reading),
+            commands=[] if is_little else _filled([*_RECORD_WHOLE, *_RUN], reading),
         )
 
 

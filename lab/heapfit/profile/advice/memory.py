@@ -406,12 +406,10 @@ _ABOVE = 0.1  # by this part of it, it holds more at the end than at most in the
 # What somebody has gained while all that is live did not grow by this part of it took the place of
 # others' blocks, which another line allocated.
 _HALF, _THREE_QUARTERS, _OF_ALL_LIVE = 0.5, 0.75, 0.5
-# What a recording that began late has of live blocks may have taken the place of older ones, of
-# whose frees it knows the number alone. It has not where resident memory grew by this part of it;
-# and one of several may have grown where resident memory grew by this part of the smallest.
+# What a recording that began late has of live blocks may have taken the place of older ones, whose
+# sizes it does not know. It has not where resident memory grew by this part of it; and one of
+# several may have grown where resident memory grew by this part of the smallest.
 _ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
-# Nor where so many blocks are live for each older one that was freed.
-_FOR_EACH_FREED = 100
 _NAMED = 3
 # What is left by a program that ends sooner matters from this part of its resident memory on.
 _SOON_NS, _MATTERS = 60 * S, 0.05
@@ -674,21 +672,25 @@ def _all_stayed(profile: Profile) -> bool:
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
 
 
-def _few_were_freed(holder: Holder, profile: Profile) -> bool:
-    """Whether too few blocks from before the recording were freed for a holder to have taken their
-    place. A sample does not know how many were."""
-    if sampled(profile.recordings) or not all(each.whole for each in profile.recordings):
-        return False
-    return profile.totals.unmatched_frees * _FOR_EACH_FREED <= holder.amount.objects
+def _none_was_freed_late(profile: Profile) -> bool:
+    """Whether no block from before the recording was freed in the second half of the work. A sample
+    does not know."""
+    is_known = not sampled(profile.recordings) and all(each.whole for each in profile.recordings)
+    return is_known and not profile.totals.unmatched_late
+
+
+def _gained_late(holder: Holder) -> int:
+    return round(holder.gained_since(HELD_AFTER[0]) * holder.amount.bytes)
 
 
 def _is_shown(holder: Holder, profile: Profile) -> bool:
     """Whether a holder has grown, and has not just taken the place of blocks from before."""
-    if _all_stayed(profile) or _few_were_freed(holder, profile):
+    if _all_stayed(profile):
         return True
-    gained = holder.gained_since(HELD_AFTER[0]) * holder.amount.bytes
     grown = _resident_growth(profile, _HALF) or 0
-    return rises_steadily(holder) and grown >= _ALL_STAYED * gained
+    return rises_steadily(holder) and (
+        _none_was_freed_late(profile) or grown >= _ALL_STAYED * _gained_late(holder)
+    )
 
 
 def _ends_soon(profile: Profile) -> bool:
@@ -760,13 +762,12 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
 
 def _into_free_memory(holder: Holder, profile: Profile, grown: int) -> str:
     """A sentence on why resident memory, which has `grown` so much, grew less than a holder."""
-    if _all_stayed(profile) or not _few_were_freed(holder, profile):
+    if _all_stayed(profile) or not _none_was_freed_late(profile):
         return ""
-    freed = profile.totals.unmatched_frees
-    blocks = "block was" if freed == 1 else "blocks were"
     return (
-        f" Resident memory grew by no more than {size(grown)}, since malloc held free memory from "
-        f"before: {f'only {freed}' if freed else 'no'} older {blocks} freed meanwhile."
+        f" It gained {size(_gained_late(holder))} in the second half, in which no older block was "
+        f"freed. Resident memory grew by no more than {size(grown)}, as where malloc held free "
+        "memory from before."
     )
 
 

@@ -35,7 +35,7 @@ _CALLS, _IN_PLACE, _COPIED, _COPIED_HUGE, _GROWN, _SHRUNK = range(6)
 def totals(tally: Tally) -> Totals:
     """Return the sums; they are counted with sizes and recordings."""
     everything = tally.total("sizes", WIDTH)
-    events, failed, unmatched, lost, duration = tally.total("counts", 5)
+    events, failed, unmatched, lost, duration, unmatched_late = tally.total("counts", 6)
 
     def of(chosen: Callable[[int, int], bool], at: int = ALL) -> Amount:
         return amount(_chosen(tally, chosen), at)
@@ -49,6 +49,7 @@ def totals(tally: Tally) -> Totals:
         frees=_freed(everything),
         failed=failed,
         unmatched_frees=unmatched,
+        unmatched_late=unmatched_late,
         lost_events=lost,
         mean_size=share(everything[1], everything[0]),
         per_second=share(allocations.objects * _NS_PER_S, duration),

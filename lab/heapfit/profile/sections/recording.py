@@ -94,8 +94,18 @@ def count(trace: Trace, tally: Tally) -> None:
     )
     counts = summary.totals
     lost = summary.problems.lost_events
-    row = (counts.events, counts.failed, counts.unmatched_frees, lost, summary.duration_ns)
-    tally.add("counts", (), row)
+    unmatched = counts.unmatched_frees
+    row = (counts.events, counts.failed, unmatched, lost, summary.duration_ns)
+    tally.add("counts", (), (*row, unmatched - _unmatched_early(trace)))
+
+
+def _unmatched_early(trace: Trace) -> int:
+    """Return how many frees of older blocks are known to be of the first half of the work."""
+    half = trace.summary.totals.allocations / 2
+    [(early,)] = trace.query(
+        f"SELECT max(unmatched_frees) FROM memory_table WHERE allocations <= {half}"
+    )
+    return int(early or 0)
 
 
 def _had_before(trace: Trace) -> int | None:

@@ -51,6 +51,7 @@ static void add_point(struct trace_reader *reader, uint64_t ns, const struct tra
         .allocated_bytes = totals->bytes,
         .allocations = totals->allocations,
         .frees = totals->frees,
+        .unmatched_frees = totals->unmatched_frees,
     };
 }
 

@@ -116,7 +116,8 @@ TRACE_API size_t trace_next_objects(struct trace_reader *reader, const struct tr
  * than 2^16. Other than at a mark, where it was not known either, `resident` is 0. The rest is as in trace_totals
  * until then. */
 struct trace_memory {
-    uint64_t ns, live_bytes, live_objects, resident, resident_anonymous, allocated_bytes, allocations, frees;
+    uint64_t ns, live_bytes, live_objects, resident, resident_anonymous, allocated_bytes, allocations, frees,
+        unmatched_frees;
 };
 TRACE_API size_t trace_memory(const struct trace_reader *reader, const struct trace_memory **points);
 
