@@ -19,6 +19,7 @@ import pytest
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import why as cli_why
 from heapfit.errors import HeapfitError
+from heapfit.host import contents
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
 from heapfit.host.contents import Glibc, Heap
@@ -120,6 +121,42 @@ def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
     assert others.whole
     assert others.free > 60_000_000  # of 63 MB, of which 26 are before a block that lives
     assert 25_000_000 < others.in_whole_pages < 26_000_000
+
+
+def test_malloc_trim_returns_what_small_free_blocks_fill_together(program: Path) -> None:
+    """None of them has a whole page: it was to return next to nothing."""
+    with running(program, "fast") as started:
+        main = read(started.pid).glibc.main
+    assert main.whole
+    assert 36_000_000 < main.free < 39_000_000
+    assert 30_000_000 < main.in_whole_pages < 35_000_000
+
+
+def test_all_chunks_are_looked_at_where_lists_cannot_be_read(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(program, "pinned") as started:
+        main = read(started.pid).glibc.main
+        monkeypatch.setattr(contents, "_MOST_BLOCKS", 0)
+        partly = read(started.pid).glibc.main
+    assert (main.whole, partly.whole, partly.nearly) == (True, False, True)
+    assert 0.9 * main.free < partly.free <= main.free
+
+
+def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_MOST_CHUNKS", 1000)
+    monkeypatch.setattr(contents, "_BETWEEN_LOOKS", 100)
+    with running(program, "fast") as started:
+        reading = read(started.pid)
+    assert not reading.glibc.main.is_rest_used
+    for trimmed, said in ((24 << 20, "would return at least 24.0 MiB"), (0, "is not known")):
+        partly = Heap(32 << 20, False, trimmed)
+        found = {e.cause: e for e in findings(replace(reading, glibc=Glibc(partly)))}
+        assert "At least so much is free" in found["free"].sentence
+        assert said in found["free"].sentence
+        assert "next to nothing" not in found["free"].sentence
+        assert not any("record" in line for line in found["malloc"].commands)
+        assert "Record" not in found["malloc"].sentence
 
 
 def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:

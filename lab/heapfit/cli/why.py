@@ -66,7 +66,7 @@ def why(
         _list(largest(_LISTED), as_json)
         return
     number = process_number(pid, LISTED_BY)
-    reading = read(number, lambda so_far: say(f"{so_far:,} mappings read so far"))
+    reading = read(number, say)
     growth = None
     if watch is not None:
         wait_s = time_span(watch, "--watch")

@@ -10,6 +10,7 @@ from shlex import quote
 from typing import Any
 
 from heapfit.files import free_name
+from heapfit.host.contents import Heap
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import started_as
 from heapfit.live import pinners
@@ -148,6 +149,7 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_UNREAD = "not all of glibc's lists of free blocks could be read"
 _OTHER = "To see whether another allocator needs less, run it under one."
 _WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
@@ -217,16 +219,18 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         f"{what}, for {counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; "
         f"{by}."
     )
-    if found.arenas and found.others.free < _MUCH_FREE * cause.resident:
-        known = "Little" if found.others.whole else "It is not known how much"
-        sentence += f" {known} of it is free."
+    is_much = found.others.free >= _MUCH_FREE * cause.resident
+    if found.arenas and not is_much and found.others.is_rest_used:
+        sentence += " Little of it is free."
         sentence += _advice("Record the process to see which code allocates it.", reading)
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
+    if found.arenas and not is_much:
+        sentence += " It is not known how much more of it is."
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
-        return f"{sentence} {_trimming(trimmed)} {_OTHER}", _RUN
+        return f"{sentence} {_trimming(found.others)} {_OTHER}", _RUN
     sentence += " Free memory of one arena serves no other arena."
     if limit or found.arenas == 1:  # Two are the main one and another.
         return f"{sentence} {_OTHER}", _RUN
@@ -234,17 +238,27 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
 
 
-def _trimming(whole_pages: int) -> str:
-    return (
-        f"malloc_trim(0) would return about {size_text(whole_pages)} in whole free pages: the "
-        "program can call it when it has freed much."
-    )
+def _trimming(heap: Heap) -> str:
+    if heap.in_whole_pages >= _WORTH_A_CALL:
+        least = "about" if heap.whole else "at least"
+        return (
+            f"malloc_trim(0) would return {least} {size_text(heap.in_whole_pages)} in whole free "
+            "pages: the program can call it when it has freed much."
+        )
+    if heap.whole:
+        return (
+            "malloc_trim(0) would return next to nothing more, as live blocks lie on the other "
+            "pages."
+        )
+    return "how much malloc_trim(0) would return is not known."
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
     known = "Nearly all of it is in use."
     if unknown := _in_use_unknown(reading):
         known = f"How much of it is in use is not known, since {unknown}."
+        if unknown == _UNREAD:  # Most may be free: that is no ground to look for a leak.
+            return f"{known} {_OTHER}", _RUN
     elif _is_partly_free(reading):
         known = "The program has not freed this part."
     return f"{known}{_advice(_WHO, reading)}", _RECORD
@@ -260,8 +274,8 @@ def _in_use_unknown(reading: Reading) -> str:
         )
     if not reading.traceable:
         return "this user may not read its memory"
-    if not reading.glibc.main.whole:
-        return "not all of glibc's lists of free blocks could be read"
+    if not reading.glibc.main.is_rest_used:
+        return _UNREAD
     return ""
 
 
@@ -475,20 +489,16 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         )
     if free := sizes["free"]:
         advice = "To see which live blocks keep the rest, restart the program under the recorder."
-        trimmed = min(reading.glibc.main.in_whole_pages, free)
-        trim = (
-            _trimming(trimmed)
-            if trimmed >= _WORTH_A_CALL
-            else "malloc_trim(0) would return next to nothing more, as live blocks lie on the "
-            "other pages."
-        )
+        heap = reading.glibc.main
+        heap = replace(heap, in_whole_pages=min(heap.in_whole_pages, free))
+        least = "" if heap.whole else f" At least so much is free: {_UNREAD}."
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
-            "The program has freed these blocks, but glibc still holds their memory. On its own, "
-            "glibc returns only free memory at the end of the heap to the kernel; "
-            f"{trim}{_advice(advice, reading)} {_OTHER}",
+            f"The program has freed these blocks, but glibc still holds their memory.{least} On "
+            "its own, glibc returns only free memory at the end of the heap to the kernel; "
+            f"{_trimming(heap)}{_advice(advice, reading)} {_OTHER}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=_filled([*_RECORD_WHOLE, *_RUN], reading),

@@ -41,7 +41,7 @@ from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
 _READ_BYTES = 1 << 16  # the kernel answers each read as of its own moment: the fewer the better
-_MANY, _TOLD_S = 1000, 2.0  # mappings between looks at the clock, and what passes between lines
+_MANY = 1000  # mappings between looks at the clock
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
@@ -78,9 +78,9 @@ class Reading:
     start: str  # the command that starts the process so that it would; empty: none is known
 
 
-def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
+def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
     """Return a look at the process; of somebody else's, what everybody may know. `progress` is
-    told the number of mappings that have been read, if they are very many.
+    told how much has been read, if that takes long.
 
     Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
@@ -136,7 +136,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         swapped=sum(each.swapped for each in found),
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
-        glibc=contents.glibc(folder, mappings or [], arenas)
+        glibc=contents.glibc(folder, mappings or [], arenas, progress)
         if name == "glibc"
         else contents.Glibc(),
         limits=[*_limits(alive, groups, status)],
@@ -170,7 +170,7 @@ def _there(pid: int) -> tuple[Process, int]:
 
 
 def _mappings(
-    folder: Path, process: Process, progress: Callable[[int], None] | None
+    folder: Path, process: Process, progress: Callable[[str], None]
 ) -> list[Mapping] | None:
     """Return the mappings of a process; None where they may not be read."""
     found, told = [], time.monotonic()
@@ -178,9 +178,9 @@ def _mappings(
         with (folder / "smaps").open("rb", buffering=_READ_BYTES) as file:
             for mapping in parse(file):
                 found.append(mapping)
-                if progress and len(found) % _MANY == 0 and time.monotonic() >= told + _TOLD_S:
+                if len(found) % _MANY == 0 and time.monotonic() >= told + contents.TOLD_S:
                     told = time.monotonic()
-                    progress(len(found))
+                    progress(f"{len(found):,} mappings read so far")
         return found
     except PermissionError:
         return None
