@@ -398,7 +398,9 @@ def test_a_runtimes_objects_are_not_mallocs() -> None:
     assert reading.runtime == "python"
     [first, *_] = findings(reading)
     assert first.cause == "python"
+    assert "only once all of it is free" in first.sentence
     assert "PYTHONMALLOC=malloc" in first.sentence
+    assert first.commands[0].startswith("PYTHONMALLOC=malloc heapfit run --control ")
 
 
 @pytest.mark.full

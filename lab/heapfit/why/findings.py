@@ -162,6 +162,7 @@ _RECORD_WHOLE = [
 ]
 # With --control `why` can say there what each page is used for.
 _RUN = ["heapfit run --control{background} -- {command}"]
+_RUN_OBJECTS = [f"PYTHONMALLOC=malloc {each}" for each in _RUN]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
 _BACKGROUND = " --set background=on"
 _LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
@@ -181,7 +182,7 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN)]
+        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN, *_RUN_OBJECTS)]
     elif reading.from_start_only:
         from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
         texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
@@ -358,8 +359,16 @@ def _python(cause: Cause, reading: Reading) -> Said:
         "Restart the program under the recorder, which sets PYTHONMALLOC=malloc, to see every "
         "object with its line of Python."
     )
-    sentence = f"Small Python objects (up to 512 bytes), or {larger}."
-    return f"{sentence}{_advice(advice, reading)}", _RECORD_OBJECTS
+    sentence = (
+        f"Small Python objects (up to 512 bytes), or {larger}. Python returns an arena to the "
+        "kernel only once all of it is free, so much of this memory may be free."
+    )
+    other = (
+        "To see whether less stays, run the program with PYTHONMALLOC=malloc under an allocator "
+        "that returns single pages."
+    )
+    advised = f"{_advice(other, reading)}{_advice(advice, reading)}"
+    return f"{sentence}{advised}", [*_RUN_OBJECTS, *_RECORD_OBJECTS]
 
 
 def _php(cause: Cause, reading: Reading) -> Said:
