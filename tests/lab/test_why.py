@@ -112,7 +112,7 @@ def test_whole_free_pages_of_arenas_are_for_malloc_trim(program: Path, in_whole_
     is_trimmed = in_whole_pages > 8 << 20
     assert ("malloc_trim(0) would return about 24.0 MiB" in arenas.sentence) is is_trimmed
     assert arenas.commands[0].startswith("MALLOC_ARENA_MAX=2 ") is not is_trimmed
-    assert arenas.commands[-1].startswith("heapfit run ")
+    assert arenas.commands[-2].startswith("heapfit run ")
 
 
 def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
@@ -159,14 +159,17 @@ def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.Mo
         assert "Record" not in found["malloc"].sentence
 
 
-def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:
+def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path, library: Path) -> None:
     subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
     script = f"cd {tmp_path}; exec ./arenas"
     with running("sh", "-c", script, MALLOC_ARENA_MAX="2") as started:
         reading = read(started.pid)
         found = {each.cause: each for each in findings(reading)}  # some have the main arena
     assert "limited to 2" in found["arenas"].sentence
-    assert found["arenas"].commands == [f"heapfit run --control -- {tmp_path}/arenas"]
+    assert found["arenas"].commands == [
+        f"heapfit run --control -- {tmp_path}/arenas",
+        f"LD_PRELOAD={library} {tmp_path}/arenas  # to deploy it",
+    ]
     recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
     assert recorded in found["free"].commands
     assert reading.glibc.main.whole
@@ -339,6 +342,8 @@ def test_what_sleeps_with_free_memory_is_to_give_it_back_by_itself(
         [heap] = [each for each in findings(looked) if each.cause == "heapfit"]
         assert heap.commands[0] == f"heapfit ctl {started.pid} trim"
         assert (heap.commands[1] == run) is is_advised
+        deployed = f"HEAPFIT_OPTIONS=background:on LD_PRELOAD={library} {tmp_path}/retained"
+        assert (f"{deployed}  # to deploy it" in heap.commands) is is_advised
         assert ("background:on" in heap.sentence) is is_advised
 
 

@@ -250,7 +250,8 @@ class _FreeLists:
             heads = (arena + _RINGS + 16 * ring - 16 for ring in range(_RING_COUNT))
             rings = zip(heads, state[_FAST + 1 :: 2], strict=True)
             lists = [*((0, each) for each in state[:_FAST]), *rings]
-            return all([self._followed(head, first, spans) for head, first in lists])
+            followed = [self._followed(head, first, spans) for head, first in lists]
+            return all(followed)
         except (OSError, struct.error):
             return False
 
@@ -286,7 +287,8 @@ class _FreeLists:
         """Add a heap's free chunks; return the bytes of which nobody knows."""
         at, size, word, unknown, looked_at, number = start, 0, 0, 0, 0, -1
         while at + 2 * _LEAST <= end and self._goes_on(looked_at):
-            for looked_at in range(looked_at + 1, looked_at + 1 + _BETWEEN_LOOKS):
+            looked_at += _BETWEEN_LOOKS
+            for _ in range(_BETWEEN_LOOKS):
                 if at >> _BLOCK_BITS != number:
                     number = at >> _BLOCK_BITS
                     block = self._blocks.get(number) or self._block(number)

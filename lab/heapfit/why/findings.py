@@ -14,8 +14,9 @@ from heapfit.host.contents import Heap
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import started_as
 from heapfit.live import pinners
-from heapfit.options import VARIABLE
-from heapfit.text import counted, percent
+from heapfit.options import VARIABLE, merge
+from heapfit.paths import DEFAULT_VARIANT, libraries
+from heapfit.text import counted, percent, with_variables
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
 from heapfit.why.reading import Reading
@@ -161,10 +162,10 @@ _RECORD_WHOLE = [
     "heapfit profile {whole}",
 ]
 # With --control `why` can say there what each page is used for.
-_RUN = ["heapfit run --control{background} -- {command}"]
+_RUN = ["heapfit run --control{background} -- {command}", "{deployed}  # to deploy it"]
 _RUN_OBJECTS = [f"PYTHONMALLOC=malloc {each}" for each in _RUN]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
-_BACKGROUND = " --set background=on"
+_BACKGROUND = {"background": "on"}
 _LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
 # Causes of a ledger that trim returns.
 _GIVEN_BACK = ("kept", "cached", "orphaned", "decaying", "zeroed")
@@ -189,6 +190,12 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     elif not reading.traceable:
         texts = [f"sudo {each}" if each == _RECORD[0] else each for each in texts]
     pid, command = reading.process.pid, started_as(reading.process) if texts else ""
+    options = _BACKGROUND if reading.threads == 1 else {}
+    library = libraries().get(DEFAULT_VARIANT)
+    if library is None:
+        texts = [each for each in texts if "{deployed}" not in each]
+    variables = {VARIABLE: merge("", options), "LD_PRELOAD": str(library)}
+    deployed = {name: value for name, value in variables.items() if value}
     growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
     set_for_glibc = "".join(
         f"{name}={quote(value)} "
@@ -202,7 +209,8 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
             command=command,
             growth=growth,
             whole=whole,
-            background=_BACKGROUND if reading.threads == 1 else "",
+            background="".join(f" --set {name}={value}" for name, value in options.items()),
+            deployed=with_variables(deployed, command),
         )
         for each in texts
     ]
