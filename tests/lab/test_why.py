@@ -232,6 +232,21 @@ def test_a_small_heap_is_not_worth_a_recording(program: Path) -> None:
         assert any("record" in each for each in told.commands) is not is_little
 
 
+@pytest.mark.parametrize(
+    ("waiting", "is_recorded"), [("input()", False), ("while True: pass", True)]
+)
+def test_what_computes_nothing_is_recorded_from_its_start(waiting: str, is_recorded: bool) -> None:
+    """A recording of it as it is has no events."""
+    code = f"kept = [bytes(1000) for _ in range(20_000)]; print('there', flush=True)\n{waiting}"
+    with running(sys.executable, "-c", code, PYTHONMALLOC="malloc") as started:
+        while (reading := read(started.pid)).computes is not is_recorded:
+            pass
+    [heap] = [each for each in findings(reading) if each.cause == "malloc"]
+    assert heap.commands[0].startswith("heapfit record --pid") is is_recorded
+    assert heap.commands[0].startswith("heapfit record -o") is not is_recorded
+    assert ("from its start" in heap.sentence) is not is_recorded
+
+
 def never(_: int) -> bool:
     return False
 
@@ -446,7 +461,9 @@ def test_what_has_grown_is_told_however_little_it_is(
     with running(program, "malloc") as started:
         after = read(started.pid)
     cause, of_all = Cause("malloc", likely=False, resident=15 << 20), 10 << 30
-    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)))
+    few = replace(
+        after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)), computes=True
+    )
     before = replace(few, causes=[replace(cause, resident=7 << 20)])
     growth = grown(before, few)
     assert [each.key for each in growth] == ["malloc"]

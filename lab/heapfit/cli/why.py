@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,6 +76,8 @@ def why(
         if before.run != reading.run:
             raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
+        if any(each.gained >= _LEAST_GROWN for each in growth):  # If not now, in between.
+            reading = replace(reading, computes=True)
     found = findings(reading)
     if as_json:
         print_json(_described(reading, found, growth))

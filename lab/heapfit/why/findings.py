@@ -121,6 +121,8 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         sentence += " There is little to find in so little memory."
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
+    elif _RECORD[0] in commands and not reading.computes:
+        sentence += " The process computes nothing now, so record it from its start."
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -184,7 +186,7 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
         texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN, *_RUN_OBJECTS)]
-    elif reading.from_start_only:
+    elif reading.from_start_only or not reading.computes:
         from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
         texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
     elif not reading.traceable:
