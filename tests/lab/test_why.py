@@ -382,6 +382,17 @@ def test_the_call_site_that_pins_most_is_named_first(
     assert f"→ heapfit ctl {started.pid} set sample=512k" in said.stdout
 
 
+def test_a_small_heap_of_heapfits_is_not_worth_a_sample(program: Path, library: Path) -> None:
+    options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    for kind, is_little in (("little", True), ("pinned", False)):
+        with running(program, kind, **options) as started:
+            found = findings(read(started.pid))
+        [heap] = [each for each in found if each.cause == "heapfit"]
+        assert ("There is little to find in so little memory." in heap.sentence) is is_little
+        commands = [line for each in found for line in each.commands]
+        assert any("sample" in each for each in commands) is not is_little
+
+
 def test_sites_with_too_few_samples_are_not_named() -> None:
     site = "/usr/bin/program+0x10"
 
@@ -461,9 +472,7 @@ def test_what_has_grown_is_told_however_little_it_is(
     with running(program, "malloc") as started:
         after = read(started.pid)
     cause, of_all = Cause("malloc", likely=False, resident=15 << 20), 10 << 30
-    few = replace(
-        after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)), computes=True
-    )
+    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)), computes=True)
     before = replace(few, causes=[replace(cause, resident=7 << 20)])
     growth = grown(before, few)
     assert [each.key for each in growth] == ["malloc"]

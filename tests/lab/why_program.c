@@ -139,6 +139,7 @@ int main(int count, char **arguments)
 {
     const char *kind = arguments[1];
     if (strcmp(kind, "malloc") == 0) blocks(SIZE);
+    if (strcmp(kind, "little") == 0) blocks(MIB);
     if (strcmp(kind, "mapped") == 0) memset(malloc(SIZE), 1, SIZE);
     if (strcmp(kind, "arenas") == 0) threads(in_arena);
     if (strcmp(kind, "ends") == 0 && mallopt(M_TRIM_THRESHOLD, 1 << 30)) threads(in_end);

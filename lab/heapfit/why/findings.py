@@ -117,8 +117,9 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if key == "malloc" and _is_partly_free(reading):
         title = f"{title}, in use"
-    if is_little and not _RECORDINGS.isdisjoint(commands):
-        sentence += " There is little to find in so little memory."
+    if is_little and not {*_RECORDINGS, *_SAMPLE}.isdisjoint(commands):
+        sentence += _FOUND_LITTLE
+        commands = [each for each in commands if each not in _SAMPLE]
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
     elif _RECORD[0] in commands and not reading.computes:
@@ -172,6 +173,8 @@ _LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
 # Causes of a ledger that trim returns.
 _GIVEN_BACK = ("kept", "cached", "orphaned", "decaying", "zeroed")
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
+_SAMPLE = ["heapfit ctl {pid} set sample=512k", "heapfit ctl {pid} profile"]
+_FOUND_LITTLE = " There is little to find in so little memory."
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
 
@@ -338,8 +341,7 @@ def _asked(largest: str, reading: Reading) -> list[str]:
     """Return what to ask a heap of heapfit's of which most is there for one cause."""
     if largest == "live":
         is_sampled = reading.profile is not None and reading.profile.mean
-        first = [] if is_sampled else ["heapfit ctl {pid} set sample=512k"]
-        return [*first, "heapfit ctl {pid} profile"]
+        return _SAMPLE[1:] if is_sampled else [*_SAMPLE]
     return [
         *(["heapfit ctl {pid} trim"] if largest in _GIVEN_BACK else []),
         "heapfit ctl {pid} ledger",
@@ -557,7 +559,9 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
     pinned = reading.ledger.pinned
     sentences, commands = pinners.told(reading.profile, pinned), []
     step = pinners.next_step(reading.profile, reading.process.pid)
-    if step is not None:
+    if step is not None and pinned < _LITTLE:
+        sentences = [*sentences, _FOUND_LITTLE.strip()]
+    elif step is not None:
         sentences, commands = [*sentences, step[0]], [step[1]]
     yield Finding(
         cause="pinned",
