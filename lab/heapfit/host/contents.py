@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -243,8 +244,8 @@ class _FreeLists:
         """Add an arena's free chunks; tell whether these are all."""
         try:
             state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
-            last, (start, end) = state[_FAST], _span(spans, state[_FAST])
-            if start <= last < end:  # It has not grown out of them meanwhile.
+            last, (_, end) = state[_FAST], _span(spans, state[_FAST])
+            if end:  # It has not grown out of them meanwhile.
                 self._add(last, min(self._size(last), end - last))
                 self._last.append(last)
             heads = (arena + _RINGS + 16 * ring - 16 for ring in range(_RING_COUNT))
@@ -269,13 +270,13 @@ class _FreeLists:
                 try:
                     block = blocks[at >> _BLOCK_BITS]
                 except KeyError:
-                    if not start <= at < end or len(blocks) == _MOST_BLOCKS:
+                    if not end or len(blocks) == _MOST_BLOCKS:
                         return False
                     block = blocks[at >> _BLOCK_BITS] = self._block(at >> _BLOCK_BITS)
                 place = (at >> 3 & _WORD) + 1
                 word, link = block[place], block[place + 1]
                 size = word & ~_FLAGS
-                if (at | size) & 15 or size < _LEAST or not start <= at <= end - size:
+                if (at | size) & 15 or size < _LEAST or at + size > end:
                     return False
                 block[place] = word | _LISTED
                 add_start(at)
@@ -378,5 +379,6 @@ class _FreeLists:
 
 
 def _span(spans: Sequence[tuple[int, int]], at: int) -> tuple[int, int]:
-    """Return the heap that has this address, if one has it."""
-    return spans[bisect_right(spans, (at, at)) - 1]
+    """Return the heap that has this address; an empty one where none has it."""
+    start, end = spans[bisect_right(spans, at, key=itemgetter(0)) - 1]
+    return (start, end) if start <= at < end else (0, 0)
