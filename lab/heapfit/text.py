@@ -11,7 +11,7 @@ import codecs
 import math
 import shlex
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 _CONTROL_CATEGORIES = ("Cc", "Cf", "Cs", "Zl", "Zp")
@@ -47,6 +47,16 @@ def shell_word(name: object) -> str:
     """
     word = f"{name}"
     return visible(shlex.quote(f"./{word}" if word.startswith("-") else word))
+
+
+def with_variables(variables: Mapping[str, str], command: str) -> str:
+    """Return the line with which a shell runs a command with these variables.
+
+    >>> with_variables({"A": "b c", "D": "e"}, "./f")
+    "A='b c' D=e ./f"
+    """
+    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    return " ".join([*words, command])
 
 
 def is_text(name: str) -> bool:

@@ -19,6 +19,7 @@ import pytest
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import why as cli_why
 from heapfit.errors import HeapfitError
+from heapfit.host import contents
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
 from heapfit.host.contents import Glibc, Heap
@@ -111,7 +112,7 @@ def test_whole_free_pages_of_arenas_are_for_malloc_trim(program: Path, in_whole_
     is_trimmed = in_whole_pages > 8 << 20
     assert ("malloc_trim(0) would return about 24.0 MiB" in arenas.sentence) is is_trimmed
     assert arenas.commands[0].startswith("MALLOC_ARENA_MAX=2 ") is not is_trimmed
-    assert arenas.commands[-1].startswith("heapfit run ")
+    assert arenas.commands[-2].startswith("heapfit run ")
 
 
 def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
@@ -122,14 +123,53 @@ def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
     assert 25_000_000 < others.in_whole_pages < 26_000_000
 
 
-def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path) -> None:
+def test_malloc_trim_returns_what_small_free_blocks_fill_together(program: Path) -> None:
+    """None of them has a whole page: it was to return next to nothing."""
+    with running(program, "fast") as started:
+        main = read(started.pid).glibc.main
+    assert main.whole
+    assert 36_000_000 < main.free < 39_000_000
+    assert 30_000_000 < main.in_whole_pages < 35_000_000
+
+
+def test_all_chunks_are_looked_at_where_lists_cannot_be_read(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(program, "pinned") as started:
+        main = read(started.pid).glibc.main
+        monkeypatch.setattr(contents, "_MOST_BLOCKS", 0)
+        partly = read(started.pid).glibc.main
+    assert (main.whole, partly.whole, partly.nearly) == (True, False, True)
+    assert 0.9 * main.free < partly.free <= main.free
+
+
+def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_MOST_CHUNKS", 1000)
+    monkeypatch.setattr(contents, "_BETWEEN_LOOKS", 100)
+    with running(program, "fast") as started:
+        reading = read(started.pid)
+    assert not reading.glibc.main.is_rest_used
+    for trimmed, said in ((24 << 20, "would return at least 24.0 MiB"), (0, "is not known")):
+        partly = Heap(32 << 20, False, trimmed)
+        found = {e.cause: e for e in findings(replace(reading, glibc=Glibc(partly)))}
+        assert "At least so much is free" in found["free"].sentence
+        assert said in found["free"].sentence
+        assert "next to nothing" not in found["free"].sentence
+        assert not any("record" in line for line in found["malloc"].commands)
+        assert "Record" not in found["malloc"].sentence
+
+
+def test_what_a_program_was_started_with_is_in_the_commands(tmp_path: Path, library: Path) -> None:
     subprocess.run(["gcc", "-O1", PLANTED / "arenas.c", "-o", tmp_path / "arenas"], check=True)
     script = f"cd {tmp_path}; exec ./arenas"
     with running("sh", "-c", script, MALLOC_ARENA_MAX="2") as started:
         reading = read(started.pid)
         found = {each.cause: each for each in findings(reading)}  # some have the main arena
     assert "limited to 2" in found["arenas"].sentence
-    assert found["arenas"].commands == [f"heapfit run --control -- {tmp_path}/arenas"]
+    assert found["arenas"].commands == [
+        f"heapfit run --control -- {tmp_path}/arenas",
+        f"LD_PRELOAD={library} {tmp_path}/arenas  # to deploy it",
+    ]
     recorded = f"MALLOC_ARENA_MAX=2 heapfit record -o whole-{started.pid}.hft -- {tmp_path}/arenas"
     assert recorded in found["free"].commands
     assert reading.glibc.main.whole
@@ -190,6 +230,21 @@ def test_a_small_heap_is_not_worth_a_recording(program: Path) -> None:
         [told] = [each for each in found if each.cause == "malloc"]
         assert ("There is little to find in so little memory." in told.sentence) is is_little
         assert any("record" in each for each in told.commands) is not is_little
+
+
+@pytest.mark.parametrize(
+    ("waiting", "is_recorded"), [("input()", False), ("while True: pass", True)]
+)
+def test_what_computes_nothing_is_recorded_from_its_start(waiting: str, is_recorded: bool) -> None:
+    """A recording of it as it is has no events."""
+    code = f"kept = [bytes(1000) for _ in range(20_000)]; print('there', flush=True)\n{waiting}"
+    with running(sys.executable, "-c", code, PYTHONMALLOC="malloc") as started:
+        while (reading := read(started.pid)).computes is not is_recorded:
+            pass
+    [heap] = [each for each in findings(reading) if each.cause == "malloc"]
+    assert heap.commands[0].startswith("heapfit record --pid") is is_recorded
+    assert heap.commands[0].startswith("heapfit record -o") is not is_recorded
+    assert ("from its start" in heap.sentence) is not is_recorded
 
 
 def never(_: int) -> bool:
@@ -302,6 +357,8 @@ def test_what_sleeps_with_free_memory_is_to_give_it_back_by_itself(
         [heap] = [each for each in findings(looked) if each.cause == "heapfit"]
         assert heap.commands[0] == f"heapfit ctl {started.pid} trim"
         assert (heap.commands[1] == run) is is_advised
+        deployed = f"HEAPFIT_OPTIONS=background:on LD_PRELOAD={library} {tmp_path}/retained"
+        assert (f"{deployed}  # to deploy it" in heap.commands) is is_advised
         assert ("background:on" in heap.sentence) is is_advised
 
 
@@ -323,6 +380,17 @@ def test_the_call_site_that_pins_most_is_named_first(
     with running(program, "pinned", **preload, HEAPFIT_OPTIONS="control:on") as started:
         said = run_heapfit("why", str(started.pid))
     assert f"→ heapfit ctl {started.pid} set sample=512k" in said.stdout
+
+
+def test_a_small_heap_of_heapfits_is_not_worth_a_sample(program: Path, library: Path) -> None:
+    options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    for kind, is_little in (("little", True), ("pinned", False)):
+        with running(program, kind, **options) as started:
+            found = findings(read(started.pid))
+        [heap] = [each for each in found if each.cause == "heapfit"]
+        assert ("There is little to find in so little memory." in heap.sentence) is is_little
+        commands = [line for each in found for line in each.commands]
+        assert any("sample" in each for each in commands) is not is_little
 
 
 def test_sites_with_too_few_samples_are_not_named() -> None:
@@ -361,7 +429,9 @@ def test_a_runtimes_objects_are_not_mallocs() -> None:
     assert reading.runtime == "python"
     [first, *_] = findings(reading)
     assert first.cause == "python"
+    assert "only once all of it is free" in first.sentence
     assert "PYTHONMALLOC=malloc" in first.sentence
+    assert first.commands[0].startswith("PYTHONMALLOC=malloc heapfit run --control ")
 
 
 @pytest.mark.full
@@ -422,7 +492,7 @@ def test_what_has_grown_is_told_however_little_it_is(
     with running(program, "malloc") as started:
         after = read(started.pid)
     cause, of_all = Cause("malloc", likely=False, resident=15 << 20), 10 << 30
-    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)))
+    few = replace(after, causes=[cause], resident=of_all, glibc=Glibc(Heap(0, True)), computes=True)
     before = replace(few, causes=[replace(cause, resident=7 << 20)])
     growth = grown(before, few)
     assert [each.key for each in growth] == ["malloc"]

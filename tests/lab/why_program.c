@@ -96,6 +96,19 @@ static void pinned(void)
     for (int i = 0; i < OBJECTS; i++) free(freed[i]);
 }
 
+/* More than a million small free blocks in a list, which glibc joins in malloc_trim or before it serves a large one. */
+static void fast(void)
+{
+    enum { SMALL = 24, OBJECTS = 1200000, STAYS = 1000 };
+    static char line[100];
+    static void *made[OBJECTS];
+    setvbuf(stdout, line, _IOFBF, sizeof line);
+    setvbuf(stdin, NULL, _IONBF, 0);
+    for (int i = 0; i < OBJECTS; i++) made[i] = memset(malloc(SMALL), 1, SMALL);
+    for (int i = 0; i < OBJECTS; i++)
+        if (i % STAYS) free(made[i]);
+}
+
 static void huge_pages(void)
 {
     char *memory = mmap(NULL, SIZE + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -126,6 +139,7 @@ int main(int count, char **arguments)
 {
     const char *kind = arguments[1];
     if (strcmp(kind, "malloc") == 0) blocks(SIZE);
+    if (strcmp(kind, "little") == 0) blocks(MIB);
     if (strcmp(kind, "mapped") == 0) memset(malloc(SIZE), 1, SIZE);
     if (strcmp(kind, "arenas") == 0) threads(in_arena);
     if (strcmp(kind, "ends") == 0 && mallopt(M_TRIM_THRESHOLD, 1 << 30)) threads(in_end);
@@ -135,6 +149,7 @@ int main(int count, char **arguments)
     if (strcmp(kind, "shared_anonymous") == 0) mapping(-1, 0, MAP_SHARED | MAP_ANONYMOUS);
     if (strcmp(kind, "files") == 0 && count > 2) mapping(open(arguments[2], O_RDWR | O_CREAT, 0600), 0, MAP_SHARED);
     if (strcmp(kind, "jit") == 0) mapping(-1, PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS);
+    if (strcmp(kind, "fast") == 0) fast();
     if (strcmp(kind, "huge_pages") == 0) huge_pages();
     if (strcmp(kind, "pinned") == 0) pinned();
     if (strcmp(kind, "leaderless") == 0) leave();

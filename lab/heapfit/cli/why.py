@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -65,7 +65,7 @@ def why(
         _list(largest(_LISTED), as_json)
         return
     number = process_number(pid, LISTED_BY)
-    reading = read(number, lambda so_far: say(f"{so_far:,} mappings read so far"))
+    reading = read(number, say)
     growth = None
     if watch is not None:
         wait_s = time_span(watch, "--watch")
@@ -75,6 +75,8 @@ def why(
         if before.run != reading.run:
             raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
+        if any(each.gained >= _LEAST_GROWN for each in growth):  # If not now, in between.
+            reading = replace(reading, computes=True)
     found = findings(reading)
     if as_json:
         print_json(_described(reading, found, growth))

@@ -19,7 +19,7 @@ from heapfit.host import elf
 from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
-from heapfit.text import shell_word
+from heapfit.text import shell_word, with_variables
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
 # A library that no package has put in its place goes here, on the machine and into the image.
@@ -111,12 +111,7 @@ def installation(folder: Path) -> list[str]:
 def shell_line(environment: Path) -> str:
     """Return the line that runs a program with the choice, by the file `heapfit.env`."""
     lines = environment.read_text(encoding="utf-8").splitlines()
-    return _in_a_shell(dict(line.split("=", 1) for line in lines))
-
-
-def _in_a_shell(variables: Mapping[str, str]) -> str:
-    words = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
-    return " ".join([*words, "PROGRAM"])
+    return with_variables(dict(line.split("=", 1) for line in lines), "PROGRAM")
 
 
 def remove(folder: Path) -> None:
@@ -232,7 +227,7 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         title=f"{chosen.title}, version {version}",
         evidence=of.evidence,
         needs=_needs(chosen),
-        line=_in_a_shell(variables),
+        line=with_variables(variables, "PROGRAM"),
         placed="puts the library and heapfit.conf in their places"
         if _copied(chosen)
         else "puts heapfit.conf in its place",

@@ -9,11 +9,17 @@ from __future__ import annotations
 import os
 import re
 import struct
+import time
+from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from heapfit.host.maps import Mapping
 
@@ -23,6 +29,7 @@ ARENA = 64 << 20
 _HUGE, _PAGE = 2 << 20, 4 << 10
 _LOOKED_AT, _PAGES_READ = 4096, 64
 _PRESENT = 1 << 63
+TOLD_S = 2.0  # what passes between lines on what has been read
 
 
 def is_readable(folder: Path) -> bool:
@@ -83,14 +90,18 @@ def _spread(places: Sequence[int], most: int) -> list[int]:
 _ARENA, _FAST, _RINGS = struct.Struct("<16x10QQ8x254Q"), 10, 112
 _RING_COUNT = 127
 _TOP, _LAST_RING = 96, _RINGS + (_RING_COUNT - 1) * 16
-_SIZE_AND_LINK = struct.Struct("<8xQQ")
 _CHUNK_HEAD = 48  # of a large free chunk: two sizes and four links, which malloc_trim leaves
 _IS_PRESENT = bytes(byte >> 7 for byte in range(256))  # of the highest byte of a page's entry
 _LARGEST_DATA = 1 << 20  # of a C library
-_IN_USE, _LEAST, _LARGEST_FAST = 1, 32, 128  # the chunk before is in use; sizes of chunks
+_IN_USE, _FLAGS = 1, 7  # in a chunk's size: the chunk before is in use
+_LEAST, _LARGEST_FAST = 32, 128  # sizes of chunks
 _ARENA_STATE = -(-2200 // 16) * 16
-_MOST_CHUNKS = 1_000_000  # about a second
-_MOST_PAGES = 4096  # kept while it is read
+_LISTED = 8  # found in a list: our mark
+_MOST_CHUNKS = 20_000_000  # about ten seconds
+_BETWEEN_LOOKS = 1 << 16  # at the clock: chunks
+_BLOCK_BITS = 20
+_BLOCK, _WORD = 1 << _BLOCK_BITS, (1 << _BLOCK_BITS - 3) - 1  # a block's bytes; a word's place
+_MOST_BLOCKS = 1 << 10  # kept while lists are read
 _GROWN = 16 << 20  # meanwhile
 _LIBC = re.compile(r"/libc(\.so\.6|-2[.\d]+\.so)( |$)")
 # A heap of an arena begins with the arena's address, the heap before, and its size
@@ -102,11 +113,17 @@ _LARGEST_HEAD = 256
 @dataclass(frozen=True)
 class Heap:
     """A heap's free bytes, those that are resident at least. Blocks that caches of threads have
-    count as in use. `whole`: all lists of free blocks were read."""
+    count as in use. `whole`: all lists of free blocks were read; else more may be free. `nearly`:
+    of less than half of the rest it is not known whether it is."""
 
     free: int = 0
     whole: bool = False
     in_whole_pages: int = 0  # of the free bytes, what malloc_trim(3) returns
+    nearly: bool = False
+
+    @property
+    def is_rest_used(self) -> bool:
+        return self.whole or self.nearly
 
 
 @dataclass(frozen=True)
@@ -134,15 +151,21 @@ def _heap_at(memory: int, start: int) -> tuple[int, int] | None:
     return (arena, size) if is_one and size % _PAGE == 0 else None
 
 
-def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) -> Glibc:
-    """Return what glibc's heaps have: the main one, and those of other arenas, in `arenas`."""
+def glibc(
+    folder: Path,
+    mappings: Sequence[Mapping],
+    arenas: Sequence[Mapping],
+    progress: Callable[[str], None],
+) -> Glibc:
+    """Return what glibc's heaps have: the main one, and those of other arenas, in `arenas`.
+    `progress` is told how much has been read, if that takes long."""
     main = [each for each in mappings if each.path == "[heap]"]
     data = [each for each in mappings if _LIBC.search(each.path) and each.permissions == "rw-p"]
     if any(each.swapped for each in (*main, *arenas)):  # It would have to be read back.
         return Glibc()
     try:
         with _opened(folder / "mem") as memory, _opened(folder / "pagemap") as pagemap:
-            lists = _FreeLists(memory, pagemap)
+            lists = _FreeLists(memory, pagemap, progress)
             first = lists.main_arena(data, main)
             heap = Heap()
             if first is not None:
@@ -152,7 +175,7 @@ def glibc(folder: Path, mappings: Sequence[Mapping], arenas: Sequence[Mapping]) 
             spans = [(_first_chunk(at, arena), at + size) for at, (arena, size) in heaps.items()]
             others = {arena for arena, _ in heaps.values()}
             return Glibc(heap, len(others), lists.read(others, spans, trims_last=False))
-    except (OSError, struct.error):
+    except (OSError, struct.error, IndexError):
         return Glibc()
 
 
@@ -163,18 +186,22 @@ def _first_chunk(heap: int, arena: int) -> int:
 
 
 class _FreeLists:
-    """Reads what arenas have in their lists, so many chunks at most.
+    """Reads what arenas have in their lists: so many chunks at most, on so many bytes of pages.
 
     The process goes on meanwhile: a chunk that it has taken may lead anywhere. So each counts once,
     and a list ends where it leads out of the arenas' heaps. Then all chunks are looked at in turn,
     whose sizes hardly ever mislead; but a small one may be free without a mark.
+
+    A heap is copied in blocks, once: the links of small chunks lead all over it. In the copy, a
+    chunk that was found in a list has a mark in its size, as a multiple of 16 leaves room for.
     """
 
-    def __init__(self, memory: int, pagemap: int) -> None:
-        self._memory, self._pagemap = memory, pagemap
-        self._left = _MOST_CHUNKS
-        self._pages: dict[int, bytes] = {}
-        self._last: set[int] = set()  # chunks at the ends of arenas
+    def __init__(self, memory: int, pagemap: int, progress: Callable[[str], None]) -> None:
+        self._memory, self._pagemap, self._progress = memory, pagemap, progress
+        self._told = time.monotonic()
+        self._blocks: dict[int, memoryview[int]] = {}
+        self._starts, self._sizes = array("Q"), array("Q")  # of free chunks
+        self._last: list[int] = []  # chunks at the ends of arenas
 
     def main_arena(
         self, data: Sequence[Mapping], heap: Sequence[Mapping]
@@ -190,7 +217,7 @@ class _FreeLists:
                 head = arena + _LAST_RING - 16
                 least, most = heap[-1].end, heap[-1].end + _GROWN
                 if ring == head and behind != head + 16 and heap[0].start <= chunk < most:
-                    end = chunk + self._chunk(chunk)[0]
+                    end = chunk + self._size(chunk)
                     if least <= end < most:  # else a free chunk's address, in another ring
                         return arena, end
         return None
@@ -200,96 +227,158 @@ class _FreeLists:
     ) -> Heap:
         """Return what is free in the arenas, whose heaps are at `spans`. malloc_trim returns what
         is free at the end of the main heap, but of no other."""
-        self._left, free, spans = _MOST_CHUNKS, dict[int, int](), sorted(spans)
-        self._last.clear()
-        listed = [self._listed(each, spans, free) for each in arenas]
-        whole = all(listed)
-        unknown = 0 if whole else sum(self._walk(*each, free) for each in spans)
-        used = sum(end - start for start, end in spans) - sum(free.values())
-        untrimmed = frozenset() if trims_last else self._last
-        resident, in_whole_pages = self._resident(free, spans, untrimmed)
-        return Heap(resident, whole or 2 * unknown < used, in_whole_pages)
+        spans = sorted(spans)
+        self._blocks.clear()
+        del self._starts[:], self._sizes[:], self._last[:]
+        listed = [self._listed(each, spans) for each in arenas]
+        whole, unknown = all(listed), 0
+        if not whole:
+            unknown = sum(self._walk(*each) for each in spans)
+        starts, ends = self._joined()
+        used = sum(end - start for start, end in spans) - int((ends - starts).sum())
+        untrimmed = () if trims_last else self._last
+        resident, in_whole_pages = self._resident(starts, ends, spans, untrimmed)
+        return Heap(resident, whole, in_whole_pages, nearly=2 * unknown < used)
 
-    def _listed(self, arena: int, spans: Sequence[tuple[int, int]], free: dict[int, int]) -> bool:
-        """Add an arena's free chunks with their sizes; tell whether these are all."""
-        whole, starts = True, [start for start, _ in spans]
+    def _listed(self, arena: int, spans: Sequence[tuple[int, int]]) -> bool:
+        """Add an arena's free chunks; tell whether these are all."""
         try:
             state = _ARENA.unpack(os.pread(self._memory, _ARENA.size, arena))
+            last, (_, end) = state[_FAST], _span(spans, state[_FAST])
+            if end:  # It has not grown out of them meanwhile.
+                self._add(last, min(self._size(last), end - last))
+                self._last.append(last)
             heads = (arena + _RINGS + 16 * ring - 16 for ring in range(_RING_COUNT))
             rings = zip(heads, state[_FAST + 1 :: 2], strict=True)
-            for head, at in [*((0, each) for each in state[:_FAST]), *rings]:
-                while at != head and at not in free:
-                    span = bisect_right(starts, at) - 1
-                    size, link = self._chunk(at) if span >= 0 and self._left > 0 else (0, 0)
-                    if at % 16 or size < _LEAST or at + size > spans[span][1]:
-                        whole = False
-                        break
-                    free[at] = size
-                    at = link if head else link ^ (at + 16 >> 12)
-            last, (start, end) = state[_FAST], spans[bisect_right(starts, state[_FAST]) - 1]
-            if start <= last < end:  # It has not grown out of them meanwhile.
-                free[last] = min(self._chunk(last)[0], end - last)
-                self._last.add(last)
+            lists = [*((0, each) for each in state[:_FAST]), *rings]
+            followed = [self._followed(head, first, spans) for head, first in lists]
+            return all(followed)
         except (OSError, struct.error):
             return False
-        return whole
 
-    def _walk(self, start: int, end: int, free: dict[int, int]) -> int:
-        """Add a heap's free chunks with their sizes; return the bytes of which nobody knows."""
-        at, size, base, window, unknown = start, 0, 0, b"", 0
-        while self._left > 0 and at + 2 * _LEAST <= end:
-            self._left -= 1
-            if at + _SIZE_AND_LINK.size > base + len(window):
-                # Behind a large one the next may be large, too.
-                base, window = at, os.pread(self._memory, _PAGE if size > _PAGE else 16 * _PAGE, at)
-            word, _ = _SIZE_AND_LINK.unpack_from(window, at - base)
-            if size and not word & _IN_USE:
-                free[at - size] = size
-            elif size <= _LARGEST_FAST and at - size not in free:
-                unknown += size
-            size = word & ~7
-            if size < _LEAST or at + size > end:  # It has changed meanwhile.
-                break
-            at += size
+    def _followed(self, head: int, at: int, spans: Sequence[tuple[int, int]]) -> bool:
+        """Add the chunks of a list, a ring if it has a `head`; tell whether it could be followed to
+        its end. There may be millions: what the loop needs is at hand."""
+        blocks, start, end = self._blocks, 0, 0
+        add_start, add_size = self._starts.append, self._sizes.append
+        while self._goes_on(len(self._starts)):
+            for _ in range(_BETWEEN_LOOKS):
+                if at == head:
+                    return True
+                if not start <= at < end:
+                    start, end = _span(spans, at)
+                try:
+                    block = blocks[at >> _BLOCK_BITS]
+                except KeyError:
+                    if not end or len(blocks) == _MOST_BLOCKS:
+                        return False
+                    block = blocks[at >> _BLOCK_BITS] = self._block(at >> _BLOCK_BITS)
+                place = (at >> 3 & _WORD) + 1
+                word, link = block[place], block[place + 1]
+                size = word & ~_FLAGS
+                if (at | size) & 15 or size < _LEAST or at + size > end:
+                    return False
+                block[place] = word | _LISTED
+                add_start(at)
+                add_size(size)
+                at = link if head else link ^ (at + 16 >> 12)
+        return False
+
+    def _walk(self, start: int, end: int) -> int:
+        """Add a heap's free chunks; return the bytes of which nobody knows."""
+        at, size, word, unknown, looked_at, number = start, 0, 0, 0, 0, -1
+        while at + 2 * _LEAST <= end and self._goes_on(looked_at):
+            looked_at += _BETWEEN_LOOKS
+            for _ in range(_BETWEEN_LOOKS):
+                if at >> _BLOCK_BITS != number:
+                    number = at >> _BLOCK_BITS
+                    block = self._blocks.get(number) or self._block(number)
+                before, word = word, block[(at >> 3 & _WORD) + 1]
+                if size and not word & _IN_USE:
+                    self._add(at - size, size)
+                elif size <= _LARGEST_FAST and not before & _LISTED:
+                    unknown += size
+                size = word & ~(_FLAGS | _LISTED)
+                if size < _LEAST or at + size > end:  # It has changed meanwhile.
+                    return unknown + end - at
+                at += size
+                if at + 2 * _LEAST > end:
+                    break
         if at != end:
             return unknown + end - at
-        free[at - size] = size  # The last chunk has never been handed out.
+        self._add(at - size, size)  # The last chunk has never been handed out.
         return unknown
 
+    def _add(self, at: int, size: int) -> None:
+        self._starts.append(at)
+        self._sizes.append(size)
+
+    def _goes_on(self, looked_at: int) -> bool:
+        """Tell whether more chunks may be looked at, and the user how many were."""
+        if time.monotonic() >= self._told + TOLD_S:
+            self._told = time.monotonic()
+            self._progress(f"{looked_at:,} blocks of glibc's heap read so far")
+        return looked_at < _MOST_CHUNKS
+
+    def _joined(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where free memory begins and ends: malloc_trim first makes one chunk of free
+        neighbours."""
+        starts = np.array(self._starts, np.int64)
+        order = np.argsort(starts)
+        starts = starts[order]
+        ends = np.maximum.accumulate(starts + np.array(self._sizes, np.int64)[order])
+        gaps = np.flatnonzero(starts[1:] > ends[:-1])
+        return np.append(starts[:1], starts[gaps + 1]), np.append(ends[gaps], ends[-1:])
+
     def _resident(
-        self, free: dict[int, int], spans: Sequence[tuple[int, int]], untrimmed: Collection[int]
+        self,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        spans: Sequence[tuple[int, int]],
+        untrimmed: Sequence[int],
     ) -> tuple[int, int]:
-        """Return how many bytes of the free chunks are resident, and how many of these, but for
-        those of chunks that are `untrimmed`, are whole pages behind a chunk's head."""
-        total, in_pages, starts = 0, 0, [start for start, _ in spans]
-        present: list[bytes] = []
+        """Return how many bytes of the free memory are resident, and how many of these, but for
+        those beside a chunk that is `untrimmed`, are whole pages behind a chunk's head."""
+        total, in_pages = 0, 0
         for start, end in spans:
-            pages = -(-end // _PAGE) - start // _PAGE
-            entries = os.pread(self._pagemap, 8 * pages, 8 * (start // _PAGE))
-            present.append(entries[7::8].translate(_IS_PRESENT))
-        for at, size in free.items():
-            span = bisect_right(starts, at) - 1
-            there, first = present[span], starts[span] // _PAGE
-            low, high = at // _PAGE - first, (at + size - 1) // _PAGE - first
-            total += (there.count(1, low, high) + there[high]) * _PAGE
-            total -= there[low] * (at % _PAGE) + there[high] * (-(at + size) % _PAGE)
-            if at in untrimmed:
-                continue
-            first_whole, behind = -(-(at + _CHUNK_HEAD) // _PAGE) - first, (at + size) // _PAGE
-            in_pages += there.count(1, first_whole, max(behind - first, first_whole)) * _PAGE
+            chosen = slice(*np.searchsorted(starts, (start, end)))
+            at, behind = starts[chosen], np.minimum(ends[chosen], end)
+            first = start // _PAGE
+            there = np.frombuffer(self._present(first, -(-end // _PAGE)), np.uint8).astype(int)
+            before = np.append(0, there.cumsum())  # pages that are there before each
+            low, high = at // _PAGE - first, (behind - 1) // _PAGE - first
+            total += int(((before[high] - before[low] + there[high]) * _PAGE).sum())
+            total -= int((there[low] * (at % _PAGE) + there[high] * (-behind % _PAGE)).sum())
+            low, high = -(-(at + _CHUNK_HEAD) // _PAGE) - first, behind // _PAGE - first
+            pages = before[np.maximum(high, low)] - before[low]
+            kept = np.searchsorted(at, [each for each in untrimmed if start <= each < end], "right")
+            pages[kept - 1] = 0
+            in_pages += int(pages.sum()) * _PAGE
         return total, in_pages
 
-    def _chunk(self, at: int) -> tuple[int, int]:
-        """Return the size and the link of a chunk."""
-        self._left -= 1
-        length, page = _SIZE_AND_LINK.size, at // _PAGE * _PAGE
-        if page not in self._pages:
-            if len(self._pages) >= _MOST_PAGES:
-                self._pages.clear()
-            # Not beyond: a page that was given back would be there again once it is read.
-            self._pages[page] = os.pread(self._memory, _PAGE, page)
-        head = self._pages[page][at - page : at - page + length]
-        if len(head) < length:  # The rest is in the next page, if there is one.
-            head = os.pread(self._memory, length, at).ljust(length, b"\0")
-        size, link = _SIZE_AND_LINK.unpack(head)
-        return size & ~7, link
+    def _size(self, at: int) -> int:
+        """Return the size of a chunk."""
+        number = at >> _BLOCK_BITS
+        block = self._blocks.get(number) or self._block(number)
+        return block[(at >> 3 & _WORD) + 1] & ~(_FLAGS | _LISTED)
+
+    def _block(self, number: int) -> memoryview[int]:
+        """Return a block's words, and two more, which a chunk at its end has there. Only pages that
+        are there are read: one that was given back would be there again."""
+        content, start = bytearray(_BLOCK + 16), number << _BLOCK_BITS
+        there = self._present(start // _PAGE, (start + _BLOCK) // _PAGE + 1)
+        for run in re.finditer(b"\1+", there):
+            low, high = run.start() * _PAGE, run.end() * _PAGE
+            os.preadv(self._memory, [memoryview(content)[low:high]], start + low)
+        return memoryview(content).cast("Q")
+
+    def _present(self, first: int, behind: int) -> bytes:
+        """Return for each of these pages whether it is there."""
+        entries = os.pread(self._pagemap, 8 * (behind - first), 8 * first)
+        return entries[7::8].translate(_IS_PRESENT)
+
+
+def _span(spans: Sequence[tuple[int, int]], at: int) -> tuple[int, int]:
+    """Return the heap that has this address; an empty one where none has it."""
+    start, end = spans[bisect_right(spans, at, key=itemgetter(0)) - 1]
+    return (start, end) if start <= at < end else (0, 0)

@@ -15,7 +15,15 @@ from heapfit.records import InstalledAllocator, Metric, Study, Verdict
 from heapfit.report.labels import setting_label
 from heapfit.report.results import Results, change
 from heapfit.report.tables import Cell, Row, Table
-from heapfit.text import TERMINAL_DIGITS, TIMES, Scale, join_words, mid_sentence, visible
+from heapfit.text import (
+    TERMINAL_DIGITS,
+    TIMES,
+    Scale,
+    join_words,
+    mid_sentence,
+    visible,
+    with_variables,
+)
 from heapfit.trial.placeholders import BUILTIN_NAMES
 from heapfit.trial.preload import environment_changes
 
@@ -194,9 +202,8 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
         lines.append(f"heapfit run --allocator {word} -- {command}")
     # Its own options alone: those that the reader's environment has are not of the study.
     changes = environment_changes(chosen, {options.VARIABLE: ""})
-    variables = [f"{name}={shlex.quote(value)}" for name, value in changes.items() if value]
-    if variables:
-        lines.append(" ".join([*variables, command]))
+    if variables := {name: value for name, value in changes.items() if value}:
+        lines.append(with_variables(variables, command))
     return [visible(line) for line in lines]
 
 

@@ -10,11 +10,13 @@ from shlex import quote
 from typing import Any
 
 from heapfit.files import free_name
+from heapfit.host.contents import Heap
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import started_as
 from heapfit.live import pinners
-from heapfit.options import VARIABLE
-from heapfit.text import counted, percent
+from heapfit.options import VARIABLE, merge
+from heapfit.paths import DEFAULT_VARIANT, libraries
+from heapfit.text import counted, percent, with_variables
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
 from heapfit.why.reading import Reading
@@ -122,10 +124,13 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         title = f"{title}, or {_other_allocator(reading)}'s heap"
     if key == "malloc" and _is_partly_free(reading):
         title = f"{title}, in use"
-    if is_little and not _RECORDINGS.isdisjoint(commands):
-        sentence += _TOO_LITTLE
+    if is_little and not {*_RECORDINGS, *_SAMPLE}.isdisjoint(commands):
+        sentence += _FOUND_LITTLE
+        commands = [each for each in commands if each not in _SAMPLE]
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
+    elif _RECORD[0] in commands and not reading.computes:
+        sentence += " The process computes nothing now, so record it from its start."
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -155,8 +160,8 @@ def _line(mapping: Mapping) -> str:
 
 
 Said = tuple[str, list[str]]
+_UNREAD = "not all of glibc's lists of free blocks could be read"
 _OTHER = "To see whether another allocator needs less, run it under one."
-_TOO_LITTLE = " There is little to find in so little memory."
 _WHO = "Record the process to see which code allocates memory without freeing it."
 _RECORD = [
     "heapfit record --pid {pid} --for 60s --sample 512k -o {growth}",
@@ -167,13 +172,16 @@ _RECORD_WHOLE = [
     "heapfit profile {whole}",
 ]
 # With --control `why` can say there what each page is used for.
-_RUN = ["heapfit run --control{background} -- {command}"]
+_RUN = ["heapfit run --control{background} -- {command}", "{deployed}  # to deploy it"]
+_RUN_OBJECTS = [f"PYTHONMALLOC=malloc {each}" for each in _RUN]
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
-_BACKGROUND = " --set background=on"
+_BACKGROUND = {"background": "on"}
 _LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
 # Causes of a ledger that trim returns.
 _GIVEN_BACK = ("kept", "cached", "orphaned", "decaying", "zeroed")
 _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_WHOLE[1]]
+_SAMPLE = ["heapfit ctl {pid} set sample=512k", "heapfit ctl {pid} profile"]
+_FOUND_LITTLE = " There is little to find in so little memory."
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
 
 
@@ -187,13 +195,19 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     """Return texts with the process's number and its command in their places. Nothing is loaded
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN)]
-    elif reading.from_start_only:
+        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN, *_RUN_OBJECTS)]
+    elif reading.from_start_only or not reading.computes:
         from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
         texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
     elif not reading.traceable:
         texts = [f"sudo {each}" if each == _RECORD[0] else each for each in texts]
     pid, command = reading.process.pid, started_as(reading.process) if texts else ""
+    options = _BACKGROUND if reading.threads == 1 else {}
+    library = libraries().get(DEFAULT_VARIANT)
+    if library is None:
+        texts = [each for each in texts if "{deployed}" not in each]
+    variables = {VARIABLE: merge("", options), "LD_PRELOAD": str(library)}
+    deployed = {name: value for name, value in variables.items() if value}
     growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
     set_for_glibc = "".join(
         f"{name}={quote(value)} "
@@ -207,7 +221,8 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
             command=command,
             growth=growth,
             whole=whole,
-            background=_BACKGROUND if reading.threads == 1 else "",
+            background="".join(f" --set {name}={value}" for name, value in options.items()),
+            deployed=with_variables(deployed, command),
         )
         for each in texts
     ]
@@ -225,16 +240,18 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         f"{what}, for {counted(reading.threads, 'thread')} on {counted(reading.cores, 'core')}; "
         f"{by}."
     )
-    if found.arenas and found.others.free < _MUCH_FREE * cause.resident:
-        known = "Little" if found.others.whole else "It is not known how much"
-        sentence += f" {known} of it is free."
+    is_much = found.others.free >= _MUCH_FREE * cause.resident
+    if found.arenas and not is_much and found.others.is_rest_used:
+        sentence += " Little of it is free."
         sentence += _advice("Record the process to see which code allocates it.", reading)
         return sentence, _RECORD
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
+    if found.arenas and not is_much:
+        sentence += " It is not known how much more of it is."
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
-        return f"{sentence} {_trimming(trimmed)} {_OTHER}", _RUN
+        return f"{sentence} {_trimming(found.others)} {_OTHER}", _RUN
     sentence += " Free memory of one arena serves no other arena."
     if limit or found.arenas == 1:  # Two are the main one and another.
         return f"{sentence} {_OTHER}", _RUN
@@ -242,17 +259,27 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
 
 
-def _trimming(whole_pages: int) -> str:
-    return (
-        f"malloc_trim(0) would return about {size_text(whole_pages)} in whole free pages: the "
-        "program can call it when it has freed much."
-    )
+def _trimming(heap: Heap) -> str:
+    if heap.in_whole_pages >= _WORTH_A_CALL:
+        least = "about" if heap.whole else "at least"
+        return (
+            f"malloc_trim(0) would return {least} {size_text(heap.in_whole_pages)} in whole free "
+            "pages: the program can call it when it has freed much."
+        )
+    if heap.whole:
+        return (
+            "malloc_trim(0) would return next to nothing more, as live blocks lie on the other "
+            "pages."
+        )
+    return "how much malloc_trim(0) would return is not known."
 
 
 def _main_heap(cause: Cause, reading: Reading) -> Said:
     known = "Nearly all of it is in use."
     if unknown := _in_use_unknown(reading):
         known = f"How much of it is in use is not known, since {unknown}."
+        if unknown == _UNREAD:  # Most may be free: that is no ground to look for a leak.
+            return f"{known} {_OTHER}", _RUN
     elif _is_partly_free(reading):
         known = "The program has not freed this part."
     return f"{known}{_advice(_WHO, reading)}", _RECORD
@@ -268,8 +295,8 @@ def _in_use_unknown(reading: Reading) -> str:
         )
     if not reading.traceable:
         return "this user may not read its memory"
-    if not reading.glibc.main.whole:
-        return "not all of glibc's lists of free blocks could be read"
+    if not reading.glibc.main.is_rest_used:
+        return _UNREAD
     return ""
 
 
@@ -321,8 +348,7 @@ def _asked(largest: str, reading: Reading) -> list[str]:
     """Return what to ask a heap of heapfit's of which most is there for one cause."""
     if largest == "live":
         is_sampled = reading.profile is not None and reading.profile.mean
-        first = [] if is_sampled else ["heapfit ctl {pid} set sample=512k"]
-        return [*first, "heapfit ctl {pid} profile"]
+        return _SAMPLE[1:] if is_sampled else [*_SAMPLE]
     return [
         *(["heapfit ctl {pid} trim"] if largest in _GIVEN_BACK else []),
         "heapfit ctl {pid} ledger",
@@ -352,8 +378,16 @@ def _python(cause: Cause, reading: Reading) -> Said:
         "Restart the program under the recorder, which sets PYTHONMALLOC=malloc, to see every "
         "object with its line of Python."
     )
-    sentence = f"Small Python objects (up to 512 bytes), or {larger}."
-    return f"{sentence}{_advice(advice, reading)}", _RECORD_OBJECTS
+    sentence = (
+        f"Small Python objects (up to 512 bytes), or {larger}. Python returns an arena to the "
+        "kernel only once all of it is free, so much of this memory may be free."
+    )
+    other = (
+        "To see whether less stays, run the program with PYTHONMALLOC=malloc under an allocator "
+        "that returns single pages."
+    )
+    advised = f"{_advice(other, reading)}{_advice(advice, reading)}"
+    return f"{sentence}{advised}", [*_RUN_OBJECTS, *_RECORD_OBJECTS]
 
 
 def _php(cause: Cause, reading: Reading) -> Said:
@@ -482,26 +516,19 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
             evidence=[f"LazyFree: {size_text(reading.lazily_freed)}"],
         )
     if free := sizes["free"]:
-        advice = _advice(
-            "To see which live blocks keep the rest, restart the program under the recorder.",
-            reading,
-        )
+        advice = "To see which live blocks keep the rest, restart the program under the recorder."
+        heap = reading.glibc.main
+        heap = replace(heap, in_whole_pages=min(heap.in_whole_pages, free))
         is_little = free < _LITTLE
-        what_to_do = _TOO_LITTLE if is_little else f"{advice} {_OTHER}"
-        trimmed = min(reading.glibc.main.in_whole_pages, free)
-        trim = (
-            _trimming(trimmed)
-            if trimmed >= _WORTH_A_CALL
-            else "malloc_trim(0) would return next to nothing more, as live blocks lie on the "
-            "other pages."
-        )
+        what_to_do = _FOUND_LITTLE if is_little else f"{_advice(advice, reading)} {_OTHER}"
+        least = "" if heap.whole else f" At least so much is free: {_UNREAD}."
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
-            "The program has freed these blocks, but glibc still holds their memory. On its own, "
-            "glibc returns only free memory at the end of the heap to the kernel; "
-            f"{trim}{what_to_do}",
+            f"The program has freed these blocks, but glibc still holds their memory.{least} On "
+            "its own, glibc returns only free memory at the end of the heap to the kernel; "
+            f"{_trimming(heap)}{what_to_do}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],
             commands=[] if is_little else _filled([*_RECORD_WHOLE, *_RUN], reading),
@@ -541,7 +568,9 @@ def _pinned(reading: Reading) -> Iterator[Finding]:
     pinned = reading.ledger.pinned
     sentences, commands = pinners.told(reading.profile, pinned), []
     step = pinners.next_step(reading.profile, reading.process.pid)
-    if step is not None:
+    if step is not None and pinned < _LITTLE:
+        sentences = [*sentences, _FOUND_LITTLE.strip()]
+    elif step is not None:
         sentences, commands = [*sentences, step[0]], [step[1]]
     yield Finding(
         cause="pinned",

@@ -41,7 +41,8 @@ from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
 _READ_BYTES = 1 << 16  # the kernel answers each read as of its own moment: the fewer the better
-_MANY, _TOLD_S = 1000, 2.0  # mappings between looks at the clock, and what passes between lines
+_MANY = 1000  # mappings between looks at the clock
+_COMPUTES = 0.001  # of a processor's time: less has who only wakes now and then
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
@@ -59,6 +60,7 @@ class Reading:
     traceable: bool  # by us: its memory may be read
     handles_usr1: bool  # which ends a program that does not
     threads: int
+    computes: bool  # it took a part of a processor's time meanwhile, or that is not known
     cores: int
     resident: int
     most_resident: int  # since it began; the kernel's own mark
@@ -78,13 +80,14 @@ class Reading:
     start: str  # the command that starts the process so that it would; empty: none is known
 
 
-def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
+def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
     """Return a look at the process; of somebody else's, what everybody may know. `progress` is
-    told the number of mappings that have been read, if they are very many.
+    told how much has been read, if that takes long.
 
     Raises Gone where there is none, or it ends meanwhile, and HeapfitError where it has no memory.
     """
     process, alive = _there(pid)
+    used, began = _processor_time(alive), time.monotonic_ns()
     folder = PROC / str(alive)
     run = _run(alive)
     mappings = _mappings(folder, process, progress)
@@ -116,6 +119,11 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
     )
     found = causes(mappings, place) if mappings is not None else _by_kind(status)
     arenas = [mapping for each in found if each.key == "arenas" for mapping in each.mappings]
+    glibc = (
+        contents.glibc(folder, mappings or [], arenas, progress)
+        if name == "glibc"
+        else contents.Glibc()
+    )
     reading = Reading(
         process=process,
         run=run,
@@ -127,6 +135,8 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         traceable=contents.is_readable(folder),
         handles_usr1=bool(int(status.get("SigCgt", "0"), 16) >> signal.SIGUSR1 - 1 & 1),
         threads=sum(not is_heapfits(alive, each) for each in threads(alive)),
+        computes=not used
+        or abs(_processor_time(alive) - used) >= _COMPUTES * (time.monotonic_ns() - began),
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -136,9 +146,7 @@ def read(pid: int, progress: Callable[[int], None] | None = None) -> Reading:
         swapped=sum(each.swapped for each in found),
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
-        glibc=contents.glibc(folder, mappings or [], arenas)
-        if name == "glibc"
-        else contents.Glibc(),
+        glibc=glibc,
         limits=[*_limits(alive, groups, status)],
         settings=settings,
         ledger=ledger,
@@ -170,7 +178,7 @@ def _there(pid: int) -> tuple[Process, int]:
 
 
 def _mappings(
-    folder: Path, process: Process, progress: Callable[[int], None] | None
+    folder: Path, process: Process, progress: Callable[[str], None]
 ) -> list[Mapping] | None:
     """Return the mappings of a process; None where they may not be read."""
     found, told = [], time.monotonic()
@@ -178,9 +186,9 @@ def _mappings(
         with (folder / "smaps").open("rb", buffering=_READ_BYTES) as file:
             for mapping in parse(file):
                 found.append(mapping)
-                if progress and len(found) % _MANY == 0 and time.monotonic() >= told + _TOLD_S:
+                if len(found) % _MANY == 0 and time.monotonic() >= told + contents.TOLD_S:
                     told = time.monotonic()
-                    progress(len(found))
+                    progress(f"{len(found):,} mappings read so far")
         return found
     except PermissionError:
         return None
@@ -245,6 +253,13 @@ def _variables(folder: Path, path: str) -> int:
     """Return how many bytes a file's variables may take behind its data, in whole pages."""
     elf = read_or_none(inside(folder, path))
     return (1 << 62) if elf is None else elf.zeros + 2 * mmap.PAGESIZE
+
+
+def _processor_time(pid: int) -> int:
+    """Return the nanoseconds that the threads of the program itself have computed; 0: not known."""
+    own = (each for each in threads(pid) if not is_heapfits(pid, each))
+    used = (read_file(pid, f"task/{each}/schedstat").split() for each in own)
+    return sum(int(each[0]) for each in used if each)
 
 
 def _kib(status: dict[str, str], name: str) -> int:
