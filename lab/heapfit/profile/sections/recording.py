@@ -36,6 +36,9 @@ _FIRST_LOOK_NS = 10_000_000
 # What libraries allocate before the recorder, at least, and of the peak.
 _MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
 
+# So few older blocks are the C library's own, which nobody looks for.
+_HANDFUL = 10
+
 # With a larger relative error, the peak of a sample is called uncertain.
 _LARGEST_ERROR = 0.5
 
@@ -231,7 +234,7 @@ def problems(found: Problems, unmatched: int) -> list[str]:
         (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
         (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
         (
-            unmatched,
+            unmatched > _HANDFUL,
             "Frees of blocks that are older than the recording, or whose allocation was lost: "
             f"{unmatched:,}. What was allocated before the recorder began, for example by the "
             "dynamic linker, is in no figure here.",
