@@ -18,6 +18,7 @@ from heapfit.profile.advice import (
     do,
     ended_early,
     given,
+    hidden_by,
     largest,
     longest_ns,
     mend,
@@ -62,19 +63,24 @@ _HUGE_PAGES_PAY = 64 * MIB
 
 
 def memory(profile: Profile, trace: str) -> Advice:
-    watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
-    if not watched and began_late(profile):
+    most = _most_resident(profile)
+    if most is None and began_late(profile):
         return none(
             "No advice: the recording started after the process did, and does not have what was "
             "allocated earlier."
         )
-    if not watched:
+    if most is None:
         return none(
             "No advice can be given: how much memory was resident is not in this recording, "
             "and a program's heap alone does not tell."
         )
-    most = max(watched, key=lambda each: each.resident_most or 0)
-    return _kept_after_peak(most) or _excess_at_peak(most, trace) or _huge_pages(most)
+    return kept_after_peak(profile) or _excess_at_peak(most, trace) or _huge_pages(most)
+
+
+def _most_resident(profile: Profile) -> Recording | None:
+    """The recording with most memory resident, of those that tell all that was."""
+    watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
+    return max(watched, key=lambda each: each.resident_most or 0, default=None)
 
 
 def _resident(recording: Recording, first: int = 0) -> list[int]:
@@ -86,7 +92,11 @@ def _resident(recording: Recording, first: int = 0) -> list[int]:
     return [each for each in seen[first:] if each is not None]
 
 
-def _kept_after_peak(recording: Recording) -> Advice | None:
+def kept_after_peak(profile: Profile) -> Advice | None:
+    """What to do about memory that is resident long after it was needed; None: there is none."""
+    recording = _most_resident(profile)
+    if recording is None:
+        return None
     last_resident = _resident(recording)[-1]
     held = recording.end.bytes
     kept = min(last_resident, int(recording.peak.bytes * _EXCESSIVE_RATIO)) - held
@@ -445,6 +455,9 @@ def _end(profile: Profile) -> Advice:
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes), profile))
+    hidden = hidden_by(profile.recordings)
+    if hidden is not None:
+        return none(f"Not known: {hidden.keeps}, and these are not recorded.")
     if ended_early(profile):
         return none(
             "No sign of a leak: no call site with a large part of it kept allocating what was not "
@@ -476,7 +489,7 @@ def unseen(profile: Profile) -> str | None:
     gained, told = next((each for each in (in_all, in_half) if _is_unseen(*each)), (0, 0))
     if not gained:
         return None
-    hidden = next((h for e in seen if (h := hiding(e.program, e.environment)) is not None), None)
+    hidden = hidden_by(seen)
     why = (
         f"{hidden.keeps[0].upper()}{hidden.keeps[1:]}: {hidden.instead}."
         if hidden is not None
@@ -506,6 +519,12 @@ def _gained(recordings: Iterable[Recording], part: int) -> tuple[int, int]:
 
 def _is_unseen(gained: int, told: int) -> bool:
     return gained - told >= _NOTICEABLE_EXCESS / 2 and gained >= _EXCESSIVE_RATIO * told
+
+
+def grows(profile: Profile) -> bool:
+    """Whether the program is to be looked at for what grows, which no allocator stops."""
+    found = _end(profile)
+    return found.act and not found.if_lasting
 
 
 def grower(profile: Profile) -> Holder | None:
