@@ -278,7 +278,9 @@ def test_of_problems_only_those_that_there_are_are_told() -> None:
     assert gap.startswith("Nothing was recorded for 2.3 s between the parts that were merged.")
     assert recording.problems(Problems(), 2) == []
     [older] = recording.problems(Problems(), 100)
-    assert "older than the recording, or whose allocation was lost: 100. What was allocated" in older
+    assert (
+        "older than the recording, or whose allocation was lost: 100. What was allocated" in older
+    )
     assert "dynamic linker" in older
 
 
