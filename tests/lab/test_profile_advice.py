@@ -399,6 +399,22 @@ def test_what_an_interpreter_keeps_after_a_peak_is_told_and_run_as_it_was_record
     assert "replay" not in str(shown)
 
 
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_growth_by_time_after_a_start_that_allocates_much_is_told_as_steady(
+    tmp_path: Path, is_steady: bool
+) -> None:
+    """It was said to have come in the second half of the recording."""
+    start = [Block(64, 1000 * i, 1000 * i + 10, site=2) for i in range(4000)]
+    every = 10 * S // 4000
+    times = [(i + 1) * every if is_steady or i < 3000 else 8 * S + i for i in range(4000)]
+    grown = [Block(KIB, each, site=1) for each in times]
+    sites = [SiteRow(1, "leak"), SiteRow(2, "start")]
+    profile = profile_of(tmp_path / "x", program([*start, *grown], *sites))
+    assert ("which grew steadily, by 400 KiB a second" in advice(profile)["end"].sentence) is (
+        is_steady
+    )
+
+
 def test_no_allocator_is_proposed_for_what_grows(tmp_path: Path) -> None:
     leak = Tables(complete(lasting(2000, size=KIB)), sites=[SiteRow(1, "leak")], info=GLIBC)
     leak = replace(leak, end={"reason": "the time is over"})

@@ -322,7 +322,7 @@ def _holder(profile: Profile) -> list[Fact]:
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
-    how = memory.how_it_grew(growing).removeprefix("of which ").removeprefix("where ")
+    how = re.sub("^(of which|where|which) ", "", memory.how_it_grew(growing, profile))
     grew = Fact("Grew", bytes_with_error(growing.amount), f"{growing.name}: {how}")
     # In a recording that began late, most may have taken the place of blocks from before.
     return [grew] if began_late(profile) else [grew, most]

@@ -204,6 +204,9 @@ _WORTH_SHRINKING = 64 * MIB
 # What has grown since a third of a program's work was done has at most so much from the later half
 # of it; what began later may be a last phase.
 _STEADY = 0.75
+# Growth is steady by time if so many moments, from one on at which at most this part was there, are
+# this part at most aside a line.
+_MOMENTS, _AT_FIRST, _ASIDE = 5, 0.25, 0.1
 # What is live after so much of a program's work, and of its time, is freed at its end.
 _LAST = 0.9
 
@@ -265,7 +268,7 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
         return None
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} just before the program "
-        f"ended, {how_it_grew(first)}; it was freed as the program ended. {_NORMAL}",
+        f"ended, {how_it_grew(first, profile)}; it was freed as the program ended. {_NORMAL}",
         if_lasting=_ends_soon(profile),
     )
 
@@ -647,8 +650,11 @@ def _grows_by_age(holder: Holder) -> bool:
     )
 
 
-def how_it_grew(holder: Holder) -> str:
+def how_it_grew(holder: Holder, profile: Profile) -> str:
     """Return how a holder that grows has come by what it holds."""
+    each_second = _by_time(holder, profile)
+    if each_second is not None and holder.late_share > _STEADY:
+        return f"which grew steadily, by {size(each_second)} a second"
     if rises_steadily(holder) and not _grows_by_age(holder):
         if holder.amount.bytes < holder.highest[_FOURTH]:
             return (
@@ -658,6 +664,24 @@ def how_it_grew(holder: Holder) -> str:
         return f"where it held {size(holder.held_before[0])} after half of all allocations"
     late = percent(holder.late_share)
     return f"of which {late} came in the second half of the recording, counted in allocations"
+
+
+def _by_time(holder: Holder, profile: Profile) -> float | None:
+    """Return by how many bytes a second a holder grew steadily from its first blocks on; None: it
+    did not. The first half of all allocations may have been a program's start."""
+    ends = profile.recordings[0].eighths_ns
+    if len(profile.recordings) > 1 or len(ends) < len(holder.highest):
+        return None
+    held = holder.amount.bytes
+    known = [e for e in zip(ends, holder.highest, strict=True) if e[1]]
+    known.append((profile.recordings[0].duration_ns, held))
+    (begin, first), (end, _) = known[0], known[-1]
+    longest = max((b[0] - a[0] for a, b in pairwise(known)), default=0)
+    if len(known) < _MOMENTS or first > _AT_FIRST * held or 2 * longest > end - begin:
+        return None
+    rate = (held - first) / (end - begin)
+    off = max(abs(level - first - rate * (ns - begin)) for ns, level in known)
+    return rate * S if off <= max(_ASIDE * held, holder.amount.bytes_error) else None
 
 
 def _from_to(holder: Holder, eighth: int) -> str:
@@ -733,7 +757,7 @@ def _are_little(holders: Sequence[Holder], profile: Profile) -> bool:
 def _little(holder: Holder, profile: Profile) -> str:
     return (
         f"{holder.name} still holds {size(holder.amount.bytes)} at the end, "
-        f"{how_it_grew(holder)}. Beside "
+        f"{how_it_grew(holder, profile)}. Beside "
         f"{size(largest(profile).resident_most or 0)} of resident memory that is little for a "
         "program that ends so soon. In a service, record for longer: there it may be a leak."
     )
@@ -745,12 +769,12 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     if not ended_early(profile):
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, "
-            f"{how_it_grew(first)}.{_others(growing)} {_what_to_do(profile)}",
+            f"{how_it_grew(first, profile)}.{_others(growing)} {_what_to_do(profile)}",
             if_lasting=_ends_soon(profile),
         )
     held = (
         f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
-        f"live at its end, {how_it_grew(first)}"
+        f"live at its end, {how_it_grew(first, profile)}"
     )
     grown = _resident_growth(profile) or 0
     if _is_shown(first, profile):
@@ -822,8 +846,8 @@ def _even_growth(profile: Profile) -> str:
         )
     named = [e.name for e in leaks.functions if e.name != UNKNOWN][:_NAMED]
     return (
-        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every)}, from many call "
-        f"sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
+        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every, profile)}, from "
+        f"many call sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
     )
 
 

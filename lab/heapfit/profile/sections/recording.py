@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heapfit.host.interpreters import hiding
 from heapfit.host.program import STARTERS
-from heapfit.profile.model import Amount, Course, Recording
+from heapfit.profile.model import EIGHTHS, Amount, Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
@@ -81,6 +81,7 @@ def count(trace: Trace, tally: Tally) -> None:
         whole=summary.problems == Problems(),
         ended_early=bool(early),
         course=course,
+        eighths_ns=_eighths_ns(trace),
     )
     mappings = parse_mappings(summary.modules)
     tally.recordings.append(
@@ -99,6 +100,14 @@ def count(trace: Trace, tally: Tally) -> None:
     lost = summary.problems.lost_events
     row = (counts.events, counts.failed, counts.unmatched_frees, lost, summary.duration_ns)
     tally.add("counts", (), row)
+
+
+def _eighths_ns(trace: Trace) -> tuple[int, ...]:
+    rows = trace.query(
+        f"SELECT {trace.allocated_part(EIGHTHS)} AS eighth, max(born_ns) FROM object "
+        "GROUP BY eighth ORDER BY eighth"
+    )
+    return tuple(int(ns) for _, ns in rows)
 
 
 def _had_before(trace: Trace) -> int | None:
