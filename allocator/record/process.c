@@ -152,6 +152,7 @@ __attribute__((constructor)) static void process_start(void)
     is_served = intercept_check();
     intercept_live_before();
     process_prepare();
+    signals_find(); /* dlsym frees what it said of the last name that it did not find: not to be recorded */
     writer_start(!record_settings.later);
     if (is_served) signals_start();
     else writer_end("not served"); /* the file says so; a second thread would only be in the program's way */

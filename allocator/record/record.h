@@ -157,6 +157,7 @@ const char *intercept_allocator(void); /* path of the library that calls go to *
 bool sample_begin(void); /* sample.c: before `recording` becomes true. False: no memory, so nothing can be recorded */
 void record_ignore_thread(void); /* ring.c: nothing that the calling thread does is ever noted */
 bool record_is_inside(void); /* the calling thread is in a call that is noted: a signal has interrupted malloc */
+void signals_find(void); /* signals.c: finds the functions that it stands in front of */
 void signals_start(
     void); /* signals.c: where a signal would end the process by its default action, the file is made whole first */
 void exits_start(void); /* exits.c: finds the functions that it stands in front of */

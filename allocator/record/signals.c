@@ -28,7 +28,7 @@ static struct {
     _Atomic(bool) watches; /* set once, before any other thread is; relaxed */
 } next;
 
-static void find_next(void)
+void signals_find(void)
 {
     if (LIKELY(next.sigaction != NULL)) return;
     *(void **)&next.signal = next_symbol("signal");
@@ -72,7 +72,6 @@ void signals_start(void)
     enum { FIRST_OF_CONTAINER = 1 };
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP};
     struct sigaction now;
-    find_next();
     if (next.sigaction == NULL || getpid() == FIRST_OF_CONTAINER) return;
     atomic_store_explicit(&next.watches, true, memory_order_relaxed); /* see there */
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -85,7 +84,7 @@ void signals_start(void)
 
 EXPORT int sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
-    find_next();
+    signals_find();
     bool is_default = action != NULL && (action->sa_flags & SA_SIGINFO) == 0 && action->sa_handler == SIG_DFL;
     int result = next.sigaction(number, is_default && is_watched(number) ? &in_order : action, before);
     if (result == 0 && before != NULL && is_ours(before)) *before = (struct sigaction){.sa_handler = SIG_DFL};
@@ -100,19 +99,19 @@ static handler handle(handler_function *function, int number, handler wanted)
 
 EXPORT handler signal(int number, handler wanted)
 {
-    find_next();
+    signals_find();
     return handle(next.signal, number, wanted);
 }
 
 /* By this name calls it whoever is compiled for System V's rules. */
 EXPORT handler __sysv_signal(int number, handler wanted)
 {
-    find_next();
+    signals_find();
     return handle(next.sysv, number, wanted);
 }
 
 EXPORT handler sigset(int number, handler wanted)
 {
-    find_next();
+    signals_find();
     return handle(next.sigset, number, wanted);
 }

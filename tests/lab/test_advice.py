@@ -128,6 +128,12 @@ def test_what_has_no_weight_is_said_not_to_count() -> None:
     assert said in advised(measured(TRUTH), {"memory": 2}).notes
     for both in ({}, {"time": 1, "memory": 3}):
         assert not any("no weight" in each for each in advised(measured(TRUTH), both).notes)
+    mean = MEMORY.model_copy(update={"name": "mean_rss_bytes", "label": "Mean resident memory"})
+    three = {"a": (1.0, 1.0, 5e8), "b": (1.0, 1.0, 9e8)}
+    notes = advised(measured(three, (WALL, MEMORY, mean)), {"mean-memory": 1}).notes
+    assert [each for each in notes if "weight" in each or "alone" in each] == [
+        "Judged by mean resident memory alone."
+    ]
 
 
 def test_costs_are_ratios_to_the_best_and_scores_their_weighted_geometric_mean() -> None:

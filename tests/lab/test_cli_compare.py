@@ -9,6 +9,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -178,10 +179,14 @@ def test_a_program_that_fails_under_the_baseline_is_explained(
     assert said in result.stderr.splitlines()[-1]
 
 
+@pytest.mark.parametrize("words", [("compare", *QUICK), ("fit", "--explain")])
 def test_standard_input_is_not_dropped_in_silence(
-    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
+    run_heapfit: Heapfit,
+    clean_environment: dict[str, str],
+    tmp_path: Path,
+    words: Sequence[str],
 ) -> None:
-    command = heapfit_command("compare", *QUICK, "--", "cat")
+    command = heapfit_command(*words, "--", "cat")
     run = {"env": clean_environment, "cwd": tmp_path, "capture_output": True, "text": True}
     piped = subprocess.run(command, input="something", **run)  # type: ignore[call-overload]
     assert "standard input is not given to the program" in piped.stderr

@@ -70,6 +70,15 @@ def test_whether_python_asks_malloc_for_each_object_is_written_down(
     assert hidden != bool(environment)
 
 
+def test_the_recorder_notes_no_frees_of_its_own(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path
+) -> None:
+    """Of each program two frees were recorded that dlsym made when the recorder asked it."""
+    run_heapfit("record", "-o", tmp_path / "t.hft", "--", program, "10")
+    shown = run_heapfit("profile", "--json", tmp_path / "t.hft", folder=tmp_path)
+    assert json.loads(shown.stdout)["profile"]["totals"]["unmatched_frees"] == 0
+
+
 def test_a_program_that_a_signal_ends_is_seen_to_be_ended_by_it(
     run_heapfit: Heapfit, program: Path, tmp_path: Path
 ) -> None:

@@ -276,8 +276,11 @@ def test_of_problems_only_those_that_there_are_are_told() -> None:
     assert recording.problems(blocks, 0) == [f"{passed_over}1 block."]
     [gap] = recording.problems(Problems(gap_ns=2_300_000_000), 0)
     assert gap.startswith("Nothing was recorded for 2.3 s between the parts that were merged.")
-    [older] = recording.problems(Problems(), 1)
-    assert "older than the recording, or whose allocation was lost: 1. What was allocated" in older
+    assert recording.problems(Problems(), 2) == []
+    [older] = recording.problems(Problems(), 100)
+    assert (
+        "older than the recording, or whose allocation was lost: 100. What was allocated" in older
+    )
     assert "dynamic linker" in older
 
 

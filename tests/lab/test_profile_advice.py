@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from heapfit.fit import look
 from heapfit.profile.advice.memory import grower, rises_steadily
-from heapfit.profile.answers import advice, content
+from heapfit.profile.answers import ASK, advice, content
 from heapfit.profile.model import Pinned, PinningSite, Rounding
 from profile_tables import (
     CALLOC,
@@ -369,6 +369,61 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
     )
     other = advice(as_recorded(profile, environment={variable: value}))["memory"]
     assert "to learn how much is resident" in other.sentence
+    for early in (False, True):
+        shown = content(as_recorded(profile, ended_early=early))
+        assert shown.nothing_proposed.startswith("This recording cannot tell whether")
+        assert "To tell, record it with `heapfit record --objects`" in shown.nothing_proposed
+        assert "No sign of a leak" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("path", "variable", "value"),
+    [("python3.11", "PYTHONMALLOC", "malloc"), ("php-fpm8.2", "USE_ZEND_ALLOC", "0")],
+)
+def test_what_an_interpreter_keeps_after_a_peak_is_told_and_run_as_it_was_recorded(
+    tmp_path: Path, path: str, variable: str, value: str
+) -> None:
+    """Nothing was said to be called for, above a command that lost the variable."""
+    environment = {"PYTHONMALLOC": "malloc", "USE_ZEND_ALLOC": "0"}
+    tables = ten_seconds(
+        Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210, program=f"/usr/bin/{path}",
+        arguments=[path, "x.py"], environment=environment,
+    )  # fmt: skip
+    shown = content(profile_of(tmp_path / "x", tables), "x.hft")
+    [memory] = [each for each in shown.proposals if each.name == "memory"]
+    run = f"{variable}={value} heapfit run --control --set background=on -- {path} x.py"
+    assert "At the end 210 MiB were resident for 20 MiB live" in memory.advice.sentence
+    assert f"`{run}`" in memory.advice.sentence
+    assert run in dict(shown.commands).values()
+    # A replay has no rest, in which memory would be given back.
+    assert "replay" not in str(shown)
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_growth_by_time_after_a_start_that_allocates_much_is_told_as_steady(
+    tmp_path: Path, is_steady: bool
+) -> None:
+    """It was said to have come in the second half of the recording."""
+    start = [Block(64, 1000 * i, 1000 * i + 10, site=2) for i in range(4000)]
+    every = 10 * S // 4000
+    times = [(i + 1) * every if is_steady or i < 3000 else 8 * S + i for i in range(4000)]
+    grown = [Block(KIB, each, site=1) for each in times]
+    sites = [SiteRow(1, "leak"), SiteRow(2, "start")]
+    profile = profile_of(tmp_path / "x", program([*start, *grown], *sites))
+    assert ("which grew steadily, by 400 KiB a second" in advice(profile)["end"].sentence) is (
+        is_steady
+    )
+
+
+def test_no_allocator_is_proposed_for_what_grows(tmp_path: Path) -> None:
+    leak = Tables(complete(lasting(2000, size=KIB)), sites=[SiteRow(1, "leak")], info=GLIBC)
+    leak = replace(leak, end={"reason": "the time is over"})
+    for late in (False, True):
+        profile = as_recorded(profile_of(tmp_path / f"{late}", leak), began_late=late)
+        shown = content(profile, "x.hft")
+        [section] = shown.proposals
+        assert "no allocator stops its growth" in section.advice.sentence
+        assert [purpose for purpose, _ in shown.commands] == [ASK]
 
 
 def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
@@ -498,6 +553,9 @@ def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_
     [section] = [each for each in shown.sections if each.name == "pinned"]
     assert section.advice.feature == "another allocator"
     assert "`heapfit replay x.hft` tells whether" in section.advice.sentence
+    at_rest = ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0, site=1), resident=210)
+    rests = changed(profile_of(tmp_path / "y", at_rest), pinned=pinned, sites=whole.sites)
+    assert "may need less. If none does" in advice(rests)["pinned"].sentence
     own = as_recorded(changed(whole, pinned=pinned), allocator="/lib/libheapfit.so")
     assert advice(own)["pinned"].feature == "pools"
 

@@ -48,6 +48,9 @@ def test_the_change_from_the_baseline_is_one_of_means_and_says_if_it_may_be_chan
     assert row.split()[1:5] == ["900", "ms", "~+7", "%"]  # the better median, and the worse mean
     assert " mean vs glibc" in text
     assert "~ no difference from glibc is shown" in text
+    single = shown(reading_of({"glibc": [1.0], "heapfit": [0.1]}))
+    assert "~ 1 trial: no interval" in single
+    assert "no difference from" not in single
 
 
 def test_an_interval_too_wide_to_be_read_is_told_in_words_and_stays_in_the_page() -> None:

@@ -71,7 +71,7 @@ class Goal:
 
 def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal], list[str]]:
     """Return the goals that count, and a note on each weight that has no metric here, and on each
-    usual goal that has no weight.
+    usual goal that has no weight, or one on all of them.
 
     Without a weight above zero all goals weigh the same. Raises ValueError for an unknown goal or a
     negative weight.
@@ -84,15 +84,25 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
     asked = {name: weight for name, weight in weights.items() if weight > 0}
     found: list[Goal] = []
     notes: list[str] = []
+    unweighted: list[str] = []
     for name in GOALS:
         weight = asked.get(name, 0.0) if asked else _USUAL[name]
         metric = _metric(name, readings)
         if weight and metric:
             found.append(Goal(name, metric, weight))
-        elif name in asked or (metric and asked and _USUAL[name]):
-            why = "no metric of this study stands for it" if name in asked else "it has no weight"
-            notes.append(f"{title_of(name).capitalize()} does not count: {why}.")
+        elif name in asked:
+            notes.append(f"{_does_not_count(name)}: no metric of this study stands for it.")
+        elif metric and asked and _USUAL[name]:
+            unweighted.append(name)
+    if len(found) == 1 and len(unweighted) > 1:
+        notes.append(f"Judged by {mid_sentence(found[0].metric.label)} alone.")
+    else:
+        notes += [f"{_does_not_count(each)}: it has no weight." for each in unweighted]
     return found, [*notes, *_missing(readings)]
+
+
+def _does_not_count(what: str) -> str:
+    return f"{title_of(what).capitalize()} does not count"
 
 
 def _missing(readings: Readings) -> list[str]:

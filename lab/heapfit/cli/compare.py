@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import stat
-import sys
-import termios
-from array import array
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -51,6 +45,7 @@ from heapfit.cli.provide import (
     provide_programs,
     results_folder,
     subject,
+    warn_of_input,
     with_baseline,
 )
 from heapfit.doctor import examine_program
@@ -186,7 +181,7 @@ def compare(
         if finding and not finding.ok:  # A preload would not measure what it seems to.
             warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
     if context.obj:
-        _warn_of_input()
+        warn_of_input("compare")
     for remark in remarks(study):
         warn(f"note: {remark}")
     is_ours = workload.prepare and not cluster  # The machines of a cluster make theirs.
@@ -316,22 +311,6 @@ def _with_parameters(workload: Workload, factors: list[Factor]) -> Workload:
                 )
             parameters[factor.name] = factor.levels[0]
     return workload.model_copy(update={"parameters": parameters})
-
-
-def _warn_of_input() -> None:
-    """Say so where standard input holds something: no trial gets it, for all would need it anew."""
-    try:
-        kind = os.fstat(sys.stdin.fileno())
-        waiting = array("i", [0])
-        if stat.S_ISFIFO(kind.st_mode):
-            fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
-    except (OSError, ValueError):  # It is closed.
-        return
-    if waiting[0] or (stat.S_ISREG(kind.st_mode) and kind.st_size):
-        warn(
-            "warning: standard input is not given to the program, which runs many times; put it "
-            "into a file: heapfit compare -- sh -c 'PROGRAM < FILE', or a workload's `stdin`"
-        )
 
 
 def _command_line(study: Study, named: list[str], context: typer.Context) -> str:

@@ -36,6 +36,7 @@ from heapfit.cli.provide import (
     provide_programs,
     results_folder,
     subject,
+    warn_of_input,
     with_baseline,
 )
 from heapfit.doctor import examine, examine_objects, examine_program
@@ -170,6 +171,8 @@ def fit(
     else:
         workload = subject("fit", name, context.obj, output)
         look.refuse(workload)
+        if context.obj:
+            warn_of_input("fit")
     installed = provide_allocators(words, install=False)
     if trace is None:
         provide_programs([workload], install=False)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
+import os
 import re
+import stat
+import sys
+import termios
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,6 +62,22 @@ def subject(
         raise unknown("value of --output:", output, _OUTPUT_CHECKS)
     check = workload.check.model_copy(update={"stdout": output})
     return workload.model_copy(update={"check": check})
+
+
+def warn_of_input(command: str) -> None:
+    """Say so where standard input holds something: no trial gets it, for all would need it anew."""
+    try:
+        kind = os.fstat(sys.stdin.fileno())
+        waiting = array("i", [0])
+        if stat.S_ISFIFO(kind.st_mode):
+            fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
+    except (OSError, ValueError):  # It is closed.
+        return
+    if waiting[0] or (stat.S_ISREG(kind.st_mode) and kind.st_size):
+        warn(
+            "warning: standard input is not given to the program, which runs many times; put it "
+            f"into a file: heapfit {command} -- sh -c 'PROGRAM < FILE', or a workload's `stdin`"
+        )
 
 
 def named_allocators(option: str | None, usual: Mapping[str, str], *, installed: bool) -> list[str]:

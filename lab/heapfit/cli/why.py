@@ -75,7 +75,7 @@ def why(
         if before.run != reading.run:
             raise HeapfitError(f"process {number} runs another program now: look at it again")
         growth = grown(before, reading)
-        if any(each.gained >= _LEAST_GROWN for each in growth):  # If not now, in between.
+        if any(each.matters for each in growth):  # If not now, in between.
             reading = replace(reading, computes=True)
     found = findings(reading)
     if as_json:

@@ -286,8 +286,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     state.alone = {
         name
         for name in kept
-        if (plain := [order[each] for each in plainer(name) if each in order])
-        and order[name] <= _EARNED_ALONE * min(plain)
+        if (costs := [order[each] for each in plainer(name) if each in order])
+        and order[name] <= _EARNED_ALONE * min(costs)
     }
 
 

@@ -5,13 +5,14 @@ _SHAPES lists the sections, each with its answer, its table and its advice.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from heapfit.host.interpreters import made_to_ask_malloc, names_lines
+from heapfit.host.interpreters import hiding, made_to_ask_malloc, names_lines
 from heapfit.profile import tables
 from heapfit.profile.advice import (
     MIB,
@@ -20,6 +21,7 @@ from heapfit.profile.advice import (
     calls,
     ended_early,
     fit_line,
+    hidden_by,
     largest,
     memory,
     none,
@@ -59,6 +61,7 @@ _MOST_PROGRAMS = 4
 _LONGEST_COMMAND = 300
 # ... and one longer than this is written CMD in sentences.
 _LONGEST_IN_SENTENCE = 80
+_HEAPFIT_COMMAND = re.compile(r"heapfit [\w= -]*-- CMD")
 # `weight` is 1, and in a sample how many blocks of the program one stands for.
 _QUERY = (
     '"select size, sum(weight) as blocks from objects group by size order by blocks desc limit 10"'
@@ -89,8 +92,17 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
             for name, shape in _shapes(profile).items()
         ],
         commands=_commands(profile, trace),
-        nothing_proposed=_NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO,
+        nothing_proposed=_nothing_proposed(profile),
     )
+
+
+def _nothing_proposed(profile: Profile) -> str:
+    if hidden := hidden_by(profile.recordings):
+        return (
+            "This recording cannot tell whether the program's objects grow: "
+            f"{hidden.keeps}, and these are not recorded. To tell, {hidden.instead}."
+        )
+    return _NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO
 
 
 def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
@@ -104,13 +116,26 @@ def _advice(shape: _Shape, profile: Profile, trace: str) -> Advice:
 
 
 def _with_command(sentence: str, profile: Profile) -> str:
-    """Return a sentence with the recorded command in place of CMD, where one was recorded."""
+    """Return a sentence with the recorded command in place of CMD, where one was recorded, and in
+    front of heapfit the variables that made its interpreter ask malloc for each object."""
+    if len(profile.recordings) > 1:
+        return sentence
+    variables = _variables(profile.recordings[0])
+    sentence = _HEAPFIT_COMMAND.sub(lambda found: variables + found[0], sentence)
     arguments = profile.recordings[0].arguments
-    if len(profile.recordings) > 1 or not arguments or _is_title(arguments):
+    if not arguments or _is_title(arguments):
         return sentence
     command = shlex.join(arguments)
     is_short = len(command) <= _LONGEST_IN_SENTENCE
     return sentence.replace("-- CMD", f"-- {command}") if is_short else sentence
+
+
+def _variables(recording: Recording) -> str:
+    if not made_to_ask_malloc(recording.program, recording.environment):
+        return ""
+    found = hiding(recording.program, {})
+    name = found.variable if found else ""
+    return f"{name}={shlex.quote(recording.environment[name])} "
 
 
 def _shapes(profile: Profile) -> dict[str, _Shape]:
@@ -297,7 +322,7 @@ def _holder(profile: Profile) -> list[Fact]:
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
-    how = memory.how_it_grew(growing).removeprefix("of which ").removeprefix("where ")
+    how = re.sub("^(of which|where|which) ", "", memory.how_it_grew(growing, profile))
     grew = Fact("Grew", bytes_with_error(growing.amount), f"{growing.name}: {how}")
     # In a recording that began late, most may have taken the place of blocks from before.
     return [grew] if began_late(profile) else [grew, most]
@@ -370,15 +395,19 @@ def _without_lines(profile: Profile) -> list[str]:
 
 def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     name = shell_word(trace)
-    replay = ("Play it back under other allocators", f"heapfit replay {name}")
     if began_late(profile) and not profile.totals.allocations.objects:
         return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
-    rests = memory.memory(profile, trace).feature == memory.BACKGROUND
-    setting = " --control --set background=on" if rests else ""
+    ask = (ASK, f"heapfit profile {name} --sql {_QUERY}")
+    if memory.grows(profile):
+        return [ask]
+    kept = memory.kept_after_peak(profile)
+    setting = " --control --set background=on" if kept and kept.feature == memory.BACKGROUND else ""
     run = _with_command(f"heapfit run{setting} -- CMD", profile)
+    replay = ("Play it back under other allocators", f"heapfit replay {name}")
     return [
-        *([] if sampled(profile.recordings) else [replay]),
-        (ASK, f"heapfit profile {name} --sql {_QUERY}"),
+        # A replay has no idle time, in which memory is given back.
+        *([] if sampled(profile.recordings) or kept else [replay]),
+        ask,
         (
             ("Try allocators on the service's calls", fit_line(profile, trace))
             if began_late(profile)
@@ -719,9 +748,17 @@ def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
     return lambda _profile, _trace: none(sentence)
 
 
+def _kept_of_each_object(profile: Profile, trace: str) -> Advice:
+    kept = memory.kept_after_peak(profile)
+    if kept is None:
+        return _told_as_usual("how much is resident")(profile, trace)
+    without = "With the interpreter's own allocator, which was off here, less may be resident."
+    return kept.model_copy(update={"sentence": f"{kept.sentence} {without}"})
+
+
 # In place of these, where the interpreter's own allocator was off.
 _OF_EACH_OBJECT = {
-    "memory": _told_as_usual("how much is resident"),
+    "memory": _kept_of_each_object,
     "pinned": _told_as_usual("what its blocks keep free"),
     "rounding": _told_as_usual("what rounding adds to its blocks"),
     "rate": _told_as_usual("what its calls cost"),

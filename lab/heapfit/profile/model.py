@@ -70,6 +70,7 @@ class Recording(Record):
     ended_early: bool = False  # before its program: what was live then need not have been left
     began_late: bool = False  # in the middle of its process: what was live before is in no figure
     course: Course
+    eighths_ns: tuple[int, ...] = ()  # when the last allocation of each eighth of all was
 
 
 class Calls(Record):

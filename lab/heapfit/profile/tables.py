@@ -276,7 +276,7 @@ def end(profile: Profile) -> Table | None:
     }
     by_site: _Columns[model.Holder] = {
         **columns,
-        "Of the later half": lambda each: _share(each.late_share),
+        "Allocated in the 2nd half": lambda each: _share(each.late_share),
     }
     by_size: _Columns[model.SizePart] = {
         "Size": lambda each: Cell(size_range(each.size), each.size),

@@ -53,7 +53,7 @@ def show(
     shown = content(profile, trace)
     _print_head(shown, console)
     if every:
-        _print_proposals(shown, [], console)
+        _print_proposals(shown, [], console, every=True)
         _print_facts(shown.facts, console)
         _print_list(_LACKS, shown.problems, console)
         for section in shown.sections:
@@ -114,8 +114,11 @@ def _print_facts(facts: Sequence[Fact], console: Console) -> None:
     console.print(made)
 
 
-def _print_proposals(shown: Content, reasons: Sequence[Section], console: Console) -> None:
-    """Name what is to be done, each with the sections that say why, and those `reasons`."""
+def _print_proposals(
+    shown: Content, reasons: Sequence[Section], console: Console, *, every: bool = False
+) -> None:
+    """Name what is to be done, each with the sections that say why, and those `reasons`; `every`:
+    the sections follow."""
     sections: dict[str, list[str]] = {}
     for each in shown.proposals:
         if each.advice.feature:
@@ -127,7 +130,9 @@ def _print_proposals(shown: Content, reasons: Sequence[Section], console: Consol
         print_line(console, visible(f"In the program: {each.advice.sentence}"), style="bold")
     if named:
         when = "Also worth a try" if own else "Worth a try"
-        print_line(console, f"{when}: {', '.join(named)}.", style="" if own else "bold")
+        these = "this section" if sum(map(len, sections.values())) == 1 else "these sections"
+        where = "" if every else f" The page and --all show {these}."
+        print_line(console, f"{when}: {', '.join(named)}.{where}", style="" if own else "bold")
     for section in reasons:
         _print_advice(section, console)
     if not shown.proposals:

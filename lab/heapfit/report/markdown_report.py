@@ -122,9 +122,10 @@ def _table(results: Results, setting: Setting) -> str:
         for name in results.ranked(setting, metrics[0])
     ]
     made = markdown_table([results.study.noun, *map(escape, titles)], rows)
+    undecided = "no difference is shown" if results.has_intervals else "there is no interval"
     caption = (
         "Median, its 95 % interval where there are several trials, and the ratio of means to "
-        f"{escape(results.baseline)}, with {escape(UNDECIDED)} where no difference is shown; the "
+        f"{escape(results.baseline)}, with {escape(UNDECIDED)} where {undecided}; the "
         "ratio of the best mean of each column in bold."
     )
     if results.compared_by_difference:

@@ -280,7 +280,8 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
     baseline = visible(results.baseline)
     counts = [results.trials_per_cell(setting, results.metrics[0]) for setting in results.settings]
     fewest, most = min(c[0] for c in counts), max(c[1] for c in counts)
-    median = f"The median of {counted_range(fewest, most, 'trial')}"
+    trials = counted_range(fewest, most, "trial")
+    median = f"The median of {trials}"
     interval = ", with its 95 % interval" if results.has_intervals else ""
     changes = f", and the change of the mean from {baseline}{interval}"
     lines = [f"{median}{changes if results.summary.verdicts else ''}."]
@@ -294,7 +295,8 @@ def _print_legend(results: Results, shown: list[Metric], console: Console) -> No
         for metric in shown
         for name in results.allocators
     ):
-        lines.append(f"{UNDECIDED} no difference from {baseline} is shown")
+        said = f"no difference from {baseline} is shown"
+        lines.append(f"{UNDECIDED} {said if results.has_intervals else f'{trials}: no interval'}")
     if reached := precision_reached(results.summary):
         lines.append(reached)
     if hidden := [visible(each.label) for each in results.metrics if each not in shown]:

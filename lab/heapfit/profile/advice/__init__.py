@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from heapfit.host.interpreters import Interpreter, hiding
 from heapfit.profile.model import Profile, Recording
 from heapfit.records import Record
 from heapfit.text import shell_word
@@ -91,6 +92,12 @@ def began_late(profile: Profile) -> bool:
     """Whether one of the recordings began in the middle of its process: there was memory of which
     it knows nothing."""
     return any(each.began_late for each in profile.recordings)
+
+
+def hidden_by(recordings: Iterable[Recording]) -> Interpreter | None:
+    """The interpreter that kept objects from one of the recordings; None: none did."""
+    found = (hiding(each.program, each.environment) for each in recordings)
+    return next(filter(None, found), None)
 
 
 def longest_ns(profile: Profile) -> int:

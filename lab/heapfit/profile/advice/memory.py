@@ -18,6 +18,7 @@ from heapfit.profile.advice import (
     do,
     ended_early,
     given,
+    hidden_by,
     largest,
     longest_ns,
     mend,
@@ -62,19 +63,24 @@ _HUGE_PAGES_PAY = 64 * MIB
 
 
 def memory(profile: Profile, trace: str) -> Advice:
-    watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
-    if not watched and began_late(profile):
+    most = _most_resident(profile)
+    if most is None and began_late(profile):
         return none(
             "No advice: the recording started after the process did, and does not have what was "
             "allocated earlier."
         )
-    if not watched:
+    if most is None:
         return none(
             "No advice can be given: how much memory was resident is not in this recording, "
             "and a program's heap alone does not tell."
         )
-    most = max(watched, key=lambda each: each.resident_most or 0)
-    return _kept_after_peak(most) or _excess_at_peak(most, trace) or _huge_pages(most)
+    return kept_after_peak(profile) or _excess_at_peak(most, trace) or _huge_pages(most)
+
+
+def _most_resident(profile: Profile) -> Recording | None:
+    """The recording with most memory resident, of those that tell all that was."""
+    watched = [each for each in profile.recordings if _resident(each) and not each.began_late]
+    return max(watched, key=lambda each: each.resident_most or 0, default=None)
 
 
 def _resident(recording: Recording, first: int = 0) -> list[int]:
@@ -86,7 +92,11 @@ def _resident(recording: Recording, first: int = 0) -> list[int]:
     return [each for each in seen[first:] if each is not None]
 
 
-def _kept_after_peak(recording: Recording) -> Advice | None:
+def kept_after_peak(profile: Profile) -> Advice | None:
+    """What to do about memory that is resident long after it was needed; None: there is none."""
+    recording = _most_resident(profile)
+    if recording is None:
+        return None
     last_resident = _resident(recording)[-1]
     held = recording.end.bytes
     kept = min(last_resident, int(recording.peak.bytes * _EXCESSIVE_RATIO)) - held
@@ -194,6 +204,9 @@ _WORTH_SHRINKING = 64 * MIB
 # What has grown since a third of a program's work was done has at most so much from the later half
 # of it; what began later may be a last phase.
 _STEADY = 0.75
+# Growth is steady by time if so many moments, from one on at which at most this part was there, are
+# this part at most aside a line.
+_MOMENTS, _AT_FIRST, _ASIDE = 5, 0.25, 0.1
 # What is live after so much of a program's work, and of its time, is freed at its end.
 _LAST = 0.9
 
@@ -255,7 +268,7 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
         return None
     return mend(
         f"{first.name} held more and more, {size(first.amount.bytes)} just before the program "
-        f"ended, {how_it_grew(first)}; it was freed as the program ended. {_NORMAL}",
+        f"ended, {how_it_grew(first, profile)}; it was freed as the program ended. {_NORMAL}",
         if_lasting=_ends_soon(profile),
     )
 
@@ -443,6 +456,9 @@ def _end(profile: Profile) -> Advice:
     ]
     if young:
         return none(_no_leak(max(young, key=lambda each: each.amount.bytes), profile))
+    hidden = hidden_by(profile.recordings)
+    if hidden is not None:
+        return none(f"Not known: {hidden.keeps}, and these are not recorded.")
     if ended_early(profile):
         return none(
             "No sign of a leak: no call site with a large part of it kept allocating what was not "
@@ -474,7 +490,7 @@ def unseen(profile: Profile) -> str | None:
     gained, told = next((each for each in (in_all, in_half) if _is_unseen(*each)), (0, 0))
     if not gained:
         return None
-    hidden = next((h for e in seen if (h := hiding(e.program, e.environment)) is not None), None)
+    hidden = hidden_by(seen)
     why = (
         f"{hidden.keeps[0].upper()}{hidden.keeps[1:]}: {hidden.instead}."
         if hidden is not None
@@ -504,6 +520,12 @@ def _gained(recordings: Iterable[Recording], part: int) -> tuple[int, int]:
 
 def _is_unseen(gained: int, told: int) -> bool:
     return gained - told >= _NOTICEABLE_EXCESS / 2 and gained >= _EXCESSIVE_RATIO * told
+
+
+def grows(profile: Profile) -> bool:
+    """Whether the program is to be looked at for what grows, which no allocator stops."""
+    found = _end(profile)
+    return found.act and not found.if_lasting
 
 
 def grower(profile: Profile) -> Holder | None:
@@ -626,8 +648,11 @@ def _grows_by_age(holder: Holder) -> bool:
     )
 
 
-def how_it_grew(holder: Holder) -> str:
+def how_it_grew(holder: Holder, profile: Profile) -> str:
     """Return how a holder that grows has come by what it holds."""
+    each_second = _by_time(holder, profile)
+    if each_second is not None and holder.late_share > _STEADY:
+        return f"which grew steadily, by {size(each_second)} a second"
     if rises_steadily(holder) and not _grows_by_age(holder):
         if holder.amount.bytes < holder.highest[_FOURTH]:
             return (
@@ -637,6 +662,24 @@ def how_it_grew(holder: Holder) -> str:
         return f"where it held {size(holder.held_before[0])} after half of all allocations"
     late = percent(holder.late_share)
     return f"of which {late} came in the second half of the recording, counted in allocations"
+
+
+def _by_time(holder: Holder, profile: Profile) -> float | None:
+    """Return by how many bytes a second a holder grew steadily from its first blocks on; None: it
+    did not. The first half of all allocations may have been a program's start."""
+    ends = profile.recordings[0].eighths_ns
+    if len(profile.recordings) > 1 or len(ends) < len(holder.highest):
+        return None
+    held = holder.amount.bytes
+    known = [e for e in zip(ends, holder.highest, strict=True) if e[1]]
+    known.append((profile.recordings[0].duration_ns, held))
+    (begin, first), (end, _) = known[0], known[-1]
+    longest = max((b[0] - a[0] for a, b in pairwise(known)), default=0)
+    if len(known) < _MOMENTS or first > _AT_FIRST * held or 2 * longest > end - begin:
+        return None
+    rate = (held - first) / (end - begin)
+    off = max(abs(level - first - rate * (ns - begin)) for ns, level in known)
+    return rate * S if off <= max(_ASIDE * held, holder.amount.bytes_error) else None
 
 
 def _from_to(holder: Holder, eighth: int) -> str:
@@ -716,7 +759,7 @@ def _are_little(holders: Sequence[Holder], profile: Profile) -> bool:
 def _little(holder: Holder, profile: Profile) -> str:
     return (
         f"{holder.name} still holds {size(holder.amount.bytes)} at the end, "
-        f"{how_it_grew(holder)}. Beside "
+        f"{how_it_grew(holder, profile)}. Beside "
         f"{size(largest(profile).resident_most or 0)} of resident memory that is little for a "
         "program that ends so soon. In a service, record for longer: there it may be a leak."
     )
@@ -728,12 +771,12 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     if not ended_early(profile):
         return mend(
             f"{first.name} still holds {size(first.amount.bytes)} at the end, "
-            f"{how_it_grew(first)}.{_others(growing)} {_what_to_do(profile)}",
+            f"{how_it_grew(first, profile)}.{_others(growing)} {_what_to_do(profile)}",
             if_lasting=_ends_soon(profile),
         )
     held = (
         f"{first.name} allocated {size(first.amount.bytes)} during the recording that was still "
-        f"live at its end, {how_it_grew(first)}"
+        f"live at its end, {how_it_grew(first, profile)}"
     )
     grown = _resident_growth(profile) or 0
     if _is_shown(first, profile):
@@ -804,8 +847,8 @@ def _even_growth(profile: Profile) -> str:
         )
     named = [e.name for e in leaks.functions if e.name != UNKNOWN][:_NAMED]
     return (
-        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every)}, from many call "
-        f"sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
+        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every, profile)}, from "
+        f"many call sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
     )
 
 

@@ -23,6 +23,7 @@ from heapfit.profile.advice import (
     replayed,
     under_heapfit,
 )
+from heapfit.profile.advice.memory import kept_after_peak
 from heapfit.profile.model import SMALL_BYTES, YOUNG_BYTES, Bursts, LifetimeRow, Profile, Site
 from heapfit.profile.words import count, percent, size
 from heapfit.text import counted
@@ -92,10 +93,13 @@ def pinned(profile: Profile, trace: str) -> Advice:
     apart = "keep what it allocates apart from what is freed around it, in a pool or a context"
     if all(map(under_heapfit, profile.recordings)):
         return do("pools", f"{held}, which no option gives back: {apart}.")
+    elsewhere = "an allocator that places blocks elsewhere"
+    if kept_after_peak(profile) is not None:  # A replay does not tell what is kept at rest.
+        return do("another allocator", f"{held}: {elsewhere} may need less. If none does, {apart}.")
     return do(
         "another allocator",
-        f"{held}: {replayed(profile.recordings, trace)} tells whether an allocator that places "
-        f"blocks elsewhere needs less. If none does, {apart}.",
+        f"{held}: {replayed(profile.recordings, trace)} tells whether {elsewhere} needs less. If "
+        f"none does, {apart}.",
     )
 
 

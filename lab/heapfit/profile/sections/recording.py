@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heapfit.host.interpreters import hiding
 from heapfit.host.program import STARTERS
-from heapfit.profile.model import Amount, Course, Recording
+from heapfit.profile.model import EIGHTHS, Amount, Course, Recording
 from heapfit.profile.sections.sizes import END, PEAK, WIDTH
 from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
@@ -35,6 +35,9 @@ _FIRST_LOOK_NS = 10_000_000
 
 # What libraries allocate before the recorder, at least, and of the peak.
 _MENTIONED_BYTES, _MENTIONED = 1 << 20, 0.01
+
+# So few older blocks are the C library's own, which nobody looks for.
+_HANDFUL = 10
 
 # With a larger relative error, the peak of a sample is called uncertain.
 _LARGEST_ERROR = 0.5
@@ -78,6 +81,7 @@ def count(trace: Trace, tally: Tally) -> None:
         whole=summary.problems == Problems(),
         ended_early=bool(early),
         course=course,
+        eighths_ns=_eighths_ns(trace),
     )
     mappings = parse_mappings(summary.modules)
     tally.recordings.append(
@@ -106,6 +110,14 @@ def _unmatched_early(trace: Trace) -> int:
         f"SELECT max(unmatched_frees) FROM memory_table WHERE allocations <= {half}"
     )
     return int(early or 0)
+
+
+def _eighths_ns(trace: Trace) -> tuple[int, ...]:
+    rows = trace.query(
+        f"SELECT {trace.allocated_part(EIGHTHS)} AS eighth, max(born_ns) FROM object "
+        "GROUP BY eighth ORDER BY eighth"
+    )
+    return tuple(int(ns) for _, ns in rows)
 
 
 def _had_before(trace: Trace) -> int | None:
@@ -241,7 +253,7 @@ def problems(found: Problems, unmatched: int) -> list[str]:
         (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
         (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
         (
-            unmatched,
+            unmatched > _HANDFUL,
             "Frees of blocks that are older than the recording, or whose allocation was lost: "
             f"{unmatched:,}. What was allocated before the recorder began, for example by the "
             "dynamic linker, is in no figure here.",
