@@ -10,12 +10,13 @@
 namespace
 {
 
-enum : int { RUNS, STANDS, MAY_GO_ON, HAS_ENDED };
+enum : int { RUNS, STANDS, IS_BEING_LOOKED_AT, MAY_GO_ON, HAS_ENDED };
 std::atomic<int> stepped{RUNS};
 std::atomic<int> forks;
 
-// The thread that forks may be waiting for a lock of the one that stands: then this one goes on until the fork is done.
-constexpr int PATIENCE = 50; // ms
+// The thread that forks may be waiting for a lock of the one that stands: then this one goes on until the fork is done. How long
+// the child then takes does not matter.
+constexpr int PATIENCE = 100; // ms
 
 extern "C" const char __executable_start, etext; // the linker's
 
@@ -38,7 +39,7 @@ void on_trap(int /*signal*/, siginfo_t * /*info*/, void *context)
     if (forks >= MOST_FORKS) registers[REG_EFL] &= ~TRAP_FLAG;
     else if (state == RUNS && is_ours(registers)) {
         stepped = STANDS;
-        for (int ms = 0; ms < PATIENCE && stepped != MAY_GO_ON; ms++) usleep(1000);
+        for (int ms = 0; (ms < PATIENCE || stepped == IS_BEING_LOOKED_AT) && stepped != MAY_GO_ON; ms++) usleep(1000);
         state = stepped;
     }
     if (state == MAY_GO_ON) stepped = RUNS;
@@ -97,6 +98,8 @@ void fork_and_look(size_t size)
         alarm(60);
         _exit(child_is_whole(size) ? isolated::PASSED : isolated::FAILED);
     }
+    int state = STANDS;
+    stepped.compare_exchange_strong(state, IS_BEING_LOOKED_AT); // likewise
     int status = 0;
     ASSERT_EQ(child, waitpid(child, &status, 0));
     EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status) << " in fork " << forks;
@@ -162,6 +165,7 @@ TEST_P(ForkSteps, AChildIsWholeWhereverAnotherThreadStands)
                 continue;
             }
             fork_and_look(size);
+            state = IS_BEING_LOOKED_AT;
             stepped.compare_exchange_strong(state, MAY_GO_ON); // unless it has ended
         }
         thread.join();
