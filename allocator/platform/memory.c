@@ -83,7 +83,7 @@ static void exclude_from_dumps(void *start, size_t size, bool excluded)
 
 /* Without a reserve, but for strict overcommit, under which the kernel ignores that: else it counts all that was ever made accessible
  * as one mapping, and refuses a fork when that is more than memory and swap. How much may be made accessible at once
- * is for platform_can_hold. */
+ * is for platform_commit. */
 enum { RESERVED = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE };
 
 void *platform_reserve(size_t size, size_t alignment)
@@ -170,26 +170,23 @@ bool platform_make_readable(void *start, size_t size)
     return protect(start, size, PROT_READ);
 }
 
-/* So much can be held without a question. Relaxed: a limit that stands for itself. */
-static _Atomic(size_t) hold_most = (size_t)1 << 30;
+/* So much may be made accessible at once without a question. Relaxed: a limit that stands for itself. */
+static _Atomic(size_t) commit_most = (size_t)1 << 30;
 
 /* As many bytes as there are of memory and swap, which may be added at any time. */
-static size_t learn_hold_most(void)
+static size_t learn_commit_most(void)
 {
     struct sysinfo info = memory_of_machine();
     size_t all = ((size_t)info.totalram + (size_t)info.totalswap) * info.mem_unit;
     if (all == 0) all = SIZE_MAX;
-    atomic_store_explicit(&hold_most, all, memory_order_relaxed);
+    atomic_store_explicit(&commit_most, all, memory_order_relaxed);
     return all;
-}
-
-bool platform_can_hold(size_t size)
-{
-    return LIKELY(size <= atomic_load_explicit(&hold_most, memory_order_relaxed)) || size <= learn_hold_most();
 }
 
 bool platform_commit(void *start, size_t size)
 {
+    bool is_much = size > atomic_load_explicit(&commit_most, memory_order_relaxed);
+    if (UNLIKELY(is_much) && size > learn_commit_most()) return false;
     int saved = errno;
     bool done = protect(start, size, PROT_READ | PROT_WRITE);
     if (done) exclude_from_dumps(start, size, false);
@@ -280,7 +277,7 @@ void platform_overcommit_learn(void)
     char policy = '0';
     read_setting("/proc/sys/vm/overcommit_memory", &policy, 1);
     atomic_store_explicit(&overcommit_is_strict, policy == '2', memory_order_relaxed);
-    if (policy != '0') atomic_store_explicit(&hold_most, SIZE_MAX, memory_order_relaxed); /* the kernel judges */
+    if (policy != '0') atomic_store_explicit(&commit_most, SIZE_MAX, memory_order_relaxed); /* the kernel judges */
 }
 
 bool platform_overcommit_is_strict(void)

@@ -73,12 +73,9 @@ uintptr_t platform_far_place(size_t size, size_t alignment);
 bool platform_make_readable(void *start, size_t size);
 
 /* Make a reserved range readable and writable; it reads as zeros. False when the kernel refuses (memory limits, strict
- * overcommit): it is then as before. */
+ * overcommit), or when the range is larger than memory and swap, as the kernel refuses a mapping with a reserve
+ * (vm.overcommit_memory is 0): it is then as before. */
 bool platform_commit(void *start, size_t size);
-
-/* Whether the machine has so much memory and swap at all. Of a mapping with a reserve, the kernel asks the same
- * (vm.overcommit_memory is 0); under another policy always true. */
-bool platform_can_hold(size_t size);
 
 /* Whole pages for a while, readable and writable, all zeros; `size` is rounded up. NULL when the kernel refuses. */
 void *platform_borrow(size_t size);

@@ -197,11 +197,10 @@ static struct place place_find(uint32_t spans, uint32_t alignment, unsigned own)
     return (struct place){.index = index, .is_foreign = index != SPAN_NONE};
 }
 
-/* What is given back lies before the frontier: more spans than were ever handed out it never makes room for, nor more than there is
- * of memory. */
+/* What is given back lies before the frontier: more spans than were ever handed out it never makes room for. */
 static bool room_can_be_made(uint32_t spans, uint32_t alignment)
 {
-    return (uint64_t)spans + alignment - 1 <= space_state.frontier && platform_can_hold((size_t)spans * SPAN_SIZE);
+    return (uint64_t)spans + alignment - 1 <= space_state.frontier;
 }
 
 static struct place place_find_or_make(uint32_t spans, uint32_t alignment, unsigned own)
@@ -268,8 +267,7 @@ static COLD bool others_are_done(enum space_access access, uint32_t spans, unsig
 
 struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind kind, bool *zeroed)
 {
-    if ((uint64_t)spans + alignment - 1 > space.window / SPAN_SIZE || !platform_can_hold((size_t)spans * SPAN_SIZE))
-        return NULL;
+    if ((uint64_t)spans + alignment - 1 > space.window / SPAN_SIZE) return NULL;
     struct place place = {.zeroed = false};
     struct span *first = NULL;
     unsigned waited = 0;
@@ -438,7 +436,6 @@ bool space_resize(struct span *first, uint32_t spans, bool filled)
     uint32_t index = span_index(first);
     uint32_t old = first->run_spans;
     if (spans == old) return true;
-    if (spans > old && !platform_can_hold((size_t)spans * SPAN_SIZE)) return false;
     bool foreign = false, breaks = false;
     struct huge_trial trial = {.to = 0};
     enum space_access access = space_enter();

@@ -7,8 +7,6 @@
 #include "space_walker.h"
 #include "system.h"
 
-#include <sys/sysinfo.h>
-
 namespace
 {
 
@@ -100,27 +98,6 @@ TEST(LimitsAbsurd, WithinTheReservationButMoreThanTheKernelGives)
     if (rule == "1") GTEST_SKIP() << "this kernel gives whatever is asked for (vm.overcommit_memory)";
     platform_overcommit_learn();
     expect_nothing_given_up([] { expect_refused(8 * platform_physical_memory()); });
-}
-
-// Nor is it served by what a smaller block has left accessible, with some more behind it.
-TEST(LimitsAbsurd, MoreThanTheKernelGivesAfterASmallerBlock)
-{
-    std::string rule;
-    std::ifstream("/proc/sys/vm/overcommit_memory") >> rule;
-    if (rule != "0") GTEST_SKIP() << "this kernel has another rule (vm.overcommit_memory)";
-    isolated::expect_passes([] {
-        struct sysinfo info;
-        ASSERT_EQ(0, sysinfo(&info));
-        size_t all = (info.totalram + info.totalswap) * info.mem_unit;
-        void *most = heap_malloc(all / 10 * 9);
-        ASSERT_NE(nullptr, most);
-        EXPECT_EQ(nullptr, heap_realloc(most, all / 10 * 11));
-        heap_free(most);
-        expect_refused(all / 10 * 11);
-        most = heap_malloc(all / 10 * 9);
-        EXPECT_NE(nullptr, most);
-        heap_free(most);
-    });
 }
 #endif
 
