@@ -252,11 +252,13 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
         return f"{sentence} {_trimming(found.others)} {_OTHER}", _RUN
-    sentence += " Free memory of one arena serves no other arena."
     if limit or found.arenas == 1:  # Two are the main one and another.
-        return f"{sentence} {_OTHER}", _RUN
-    sentence += " Two arenas keep less free memory, but threads wait for each other more often."
-    return sentence, ["MALLOC_ARENA_MAX=2 {command}", *_RUN]
+        return f"{sentence} Free memory of one arena serves no other arena. {_OTHER}", _RUN
+    sentence += (
+        f" Free memory of one arena serves no other arena. {_OTHER} With two arenas glibc may keep "
+        "less, but not what lies between live blocks, and threads wait for each other more often."
+    )
+    return sentence, [*_RUN, "MALLOC_ARENA_MAX=2 {command}"]
 
 
 def _trimming(heap: Heap) -> str:
