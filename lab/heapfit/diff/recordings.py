@@ -1,7 +1,8 @@
 """Two recordings side by side: calls, bytes and what lives, in all and by call site.
 
 A site is the same in both when the functions of its chain are. Lines are left out, since they move
-with every edit above them, unless both recordings are of the same build.
+with every edit above them, unless both recordings are of the same build; and so is a file that has
+another name where one site alone of each recording can be meant.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from heapfit.weighted import interval
 
 _FILE = re.compile(r" \(([^:()]+):\d+")
 _LINE = re.compile(r"( \([^:()]+):\d+((, .*)?\))$")
+_NAMED_FILE = re.compile(r" \([^()]*\)$")
 _NS_PER_S = 1e9
 # Resident memory is looked at now and then: the share of it by which two runs of one program lie
 # apart, and of little memory the bytes.
@@ -66,6 +68,8 @@ def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
     began = [each.recordings[0].started_unix_ns / _NS_PER_S for each in profiles]
     lines = _same_build(*tallies)
     chains = _chains(tallies[0], lines=lines), _chains(tallies[1], lines=lines)
+    if not lines:
+        chains = chains[0], _under_old_names(*chains)
     all_told = [
         not profile.recordings[0].sample and not any(each.get((), ()))
         for profile, each in zip(profiles, chains, strict=True)
@@ -214,6 +218,20 @@ def _chains(tally: Tally, *, lines: bool) -> Chains:
         ]
         found[tuple(calls)].append(row[:_WIDTH])
     return {chain: add_up(rows, _WIDTH) for chain, rows in found.items()}
+
+
+def _under_old_names(old: Chains, new: Chains) -> Chains:
+    """Return the sites of a new recording, those whose files have other names under the old ones."""
+    names: dict[tuple[str, ...], list[list[tuple[str, ...]]]] = defaultdict(lambda: [[], []])
+    for which, (chains, others) in enumerate([(old, new), (new, old)]):
+        for chain in chains.keys() - others.keys():
+            names[tuple(_NAMED_FILE.sub("", each) for each in chain)][which].append(chain)
+    moved = {
+        after[0]: before[0]
+        for before, after in names.values()
+        if len(before) == 1 and len(after) == 1
+    }
+    return {moved.get(chain, chain): row for chain, row in new.items()}
 
 
 # What is told of a site, and the places in the row of its amount, and of what it may be as well.

@@ -101,7 +101,14 @@ def _shown_sites(diff: Diff, name: str) -> list[tuple[str, list[Figure]]]:
     for each in diff.sites:
         if each.name == f"{name}: bytes":
             found.setdefault(_innermost(each.of), []).append(each)
-    return sorted(found.items(), key=lambda item: -abs(_grown(item[1])))[:_SITES_SHOWN]
+    differing = [item for item in found.items() if _differs(*item)]
+    return sorted(differing, key=lambda item: -abs(_grown(item[1])))[:_SITES_SHOWN]
+
+
+def _differs(site: str, figures: Sequence[Figure]) -> bool:
+    """Whether a person sees a difference."""
+    _, old, new, *_ = _site_row(site, figures)
+    return old != new
 
 
 def _grown(figures: Sequence[Figure]) -> float:
