@@ -221,7 +221,7 @@ def _chains(tally: Tally, *, lines: bool) -> Chains:
 
 
 def _under_old_names(old: Chains, new: Chains) -> Chains:
-    """Return the sites of a new recording, those whose files have other names under the old ones."""
+    """Return the sites of a new recording: those in files of other names under their old names."""
     names: dict[tuple[str, ...], list[list[tuple[str, ...]]]] = defaultdict(lambda: [[], []])
     for which, (chains, others) in enumerate([(old, new), (new, old)]):
         for chain in chains.keys() - others.keys():
