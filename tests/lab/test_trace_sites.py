@@ -164,6 +164,11 @@ def test_code_without_line_numbers_is_named(
     told = " ".join(run_heapfit("profile", trace, folder=tmp_path).stdout.split())
     assert "come from code without line numbers, in p: install its debug symbols, or" in told
     assert "open_session (std::" in told
+    # As on a colleague's machine.
+    (tmp_path / "p").unlink()
+    told = " ".join(run_heapfit("profile", trace, folder=tmp_path).stdout.split())
+    assert f"come from {tmp_path}/p, which is not on this machine" in told
+    assert "compile it with -g" not in told
 
 
 def test_the_symbols_of_installed_files_are_read_once_for_many_recordings() -> None:

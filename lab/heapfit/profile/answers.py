@@ -48,7 +48,7 @@ from heapfit.profile.words import (
     size_text,
     span,
 )
-from heapfit.text import capitalised, counted, join_words, shell_word
+from heapfit.text import capitalised, counted, join_words, shell_word, visible
 
 ASK = "Ask for more than is shown here"  # what a command is for
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
@@ -379,17 +379,27 @@ def _without_lines(profile: Profile) -> list[str]:
                 f"{tables.program(each)} is an interpreter: {percent(missed)} of the bytes come "
                 f"from functions of its own, which are not lines of the script; {lines}."
             )
+    # One file may be several programs, told apart by how they are called.
+    of_module = {Path(each.program).name: each for each in profile.recordings}
+    for module in [*found]:
+        program = of_module[module].program if module in of_module else ""
+        if program and found[module] >= _LINES_MISSED and not Path(program).exists():
+            said.append(
+                f"{percent(found.pop(module))} of the bytes come from {visible(program)}, which is "
+                "not on this machine, so that their functions and lines are not known: copy the "
+                "file there, or read the recording where it is."
+            )
     missed = sum(found.values())
     if missed < _LINES_MISSED:
         return said
-    # One file may be several programs, told apart by how they are called.
-    called = {Path(each.program).name: tables.program(each) for each in profile.recordings}
-    names = [called.get(module, module) for module in list(found)[:_MOST_PROGRAMS]]
+    names = [
+        tables.program(of_module[each]) if each in of_module else each or "code that is gone"
+        for each in list(found)[:_MOST_PROGRAMS]
+    ]
     return [
         *said,
         f"{percent(missed)} of the bytes come from code without line numbers, in "
-        f"{join_words([name or 'code that is gone' for name in names])}: install its debug "
-        "symbols, or compile it with -g.",
+        f"{join_words(names)}: install its debug symbols, or compile it with -g.",
     ]
 
 
