@@ -345,6 +345,23 @@ char *facts_text(char *name)
     return name;
 }
 
+/* When the process began, in the kernel's ticks since boot; 0: not known. */
+static uint64_t process_began(void)
+{
+    enum { STATE = 3, START = 22 }; /* of the fields, from 1 */
+    char text[512];
+    uint64_t began;
+    int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    read_start(file, text, sizeof text);
+    if (file >= 0) close(file);
+    const char *at = strrchr(text, ')'); /* the name may have spaces */
+    if (at == NULL) return 0;
+    at = skip_word(at);
+    for (int field = STATE; field < START; field++) at = skip_word(at);
+    read_decimal(at, &began);
+    return began;
+}
+
 static void put_text(struct json *json, const char *name, const char *text)
 {
     json_name(json, name);
@@ -427,6 +444,7 @@ size_t facts_info(char *text, uint64_t tick, uint64_t ns)
     put_number(json, "format", TRACE_VERSION);
     put_number(json, "pid", (uint64_t)getpid());
     put_number(json, "parent", (uint64_t)getppid());
+    put_number(json, "process_began", process_began());
     put_text(json, "program", program_path());
     put_arguments(json);
     put_environment(json);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from typing import get_args
 
 import numpy as np
@@ -13,11 +14,12 @@ from heapfit.advice.goals import GOALS
 from heapfit.findings import Advice
 from heapfit.meaning import REPLAYED_TIME
 from heapfit.records import Factor, Metric, Study, Trial, TrialStatus, Weighed
-from heapfit.report import Reading, html_report
+from heapfit.report import Reading, html_report, markdown_report, terminal
 from heapfit.report.pareto import pareto
 from heapfit.report.recommendation import deployment, headline, ranking, reasons_of
 from heapfit.statistics import read
 from report_data import make_study, make_trials
+from rich.console import Console
 
 # What memory is a multiple of: whole bytes would be too little to matter.
 MIB_64 = 64 * 2**20
@@ -90,6 +92,8 @@ def test_a_metric_that_was_asked_for_decides_whatever_its_figures(
     advice = advised(made, {"time": 1})
     assert advice.metrics == {"time": "net"}
     assert advice.recommended == best
+    if best:
+        assert advice.reasons == "other has higher net score than glibc."
     assert any("No ratio is taken of net score" in each for each in advice.notes)
     assert "taken together" not in advised(made, {}).reasons
 
@@ -100,6 +104,12 @@ def test_a_metric_that_was_asked_for_and_is_not_there_is_named() -> None:
     advice = advised(made, {})
     assert advice.metrics == {"memory": MEMORY.name}
     assert "Net score does not count: no trial has it." in advice.notes
+    made = measured({"glibc": (nan, 1.0), "other": (nan, 0.5)}, (NET, MEMORY))
+    reading = Reading(made[0].model_copy(update={"weights": {"time": 1.0}}), made[1])
+    shown = StringIO()
+    terminal.render(reading, Console(file=shown, width=100))
+    for said in (shown.getvalue(), html_report.page(reading), markdown_report.text(reading)):
+        assert "Nothing to recommend: Net score does not count: no trial has it." in said
 
 
 def test_figures_of_time_do_not_dispute_what_decides_in_its_place() -> None:

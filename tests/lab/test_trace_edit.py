@@ -196,6 +196,10 @@ def test_of_a_process_that_was_recorded_twice_nothing_is_known_in_between(tmp_pa
     [
         ("stop", 5_000_000, {"began_late": True}, 1),
         ("stop", -1_000, {"began_late": True}, 2),  # of two containers
+        # Of a container that was started again.
+        ("stop", 5_000_000, {"began_late": True, "process_began": 8000}, 2),
+        ("stop", 5_000_000, {"began_late": True, "process_began": 8000, "file_number": 2}, 2),
+        ("stop", 5_000_000, {"began_late": True, "process_began": 0}, 2),  # by an older heapfit
         ("exit", 5_000_000, {"began_late": True}, 2),
         ("stop", 5_000_000, {}, 2),
         # A part of a recording from its start, which was cut out.
@@ -206,8 +210,9 @@ def test_a_process_that_a_recorder_was_attached_to_twice_is_one(
     tmp_path: Path, end: str, gap: int, late: dict[str, Any], processes: int
 ) -> None:
     """It counted as two, with all its memory, since each recorder numbers its files from 1."""
-    attached = {**INFO, "began_late": True}
-    first, second = Program(info=attached), Program(info={**INFO, **late})
+    attached = {**INFO, "began_late": True, "process_began": 7000}
+    first = Program(info=dict(attached))
+    second = Program(info={**INFO, "process_began": 7000, **late})
     third = Program(info=dict(attached))
     started = INFO["started_unix_ns"]
     for program in (first, second, third):
@@ -223,15 +228,36 @@ def test_a_process_that_a_recorder_was_attached_to_twice_is_one(
         second.write(tmp_path / "2.hft", {"reason": "stop"}),
         third.write(tmp_path / "3.hft", {"reason": "stop"}),
     ]
-    assert merge(parts[1::-1], tmp_path / "all.hft").processes == processes
+    made = merge(parts[1::-1], tmp_path / "all.hft")
+    assert made.processes == processes
+    is_unclear = late.get("process_began") == 0
+    assert ["not both tell when" in each for each in made.notes] == [True] * is_unclear
     assert inspect(tmp_path / "all.hft")[0].totals.peak_objects == 100 * processes
     if processes == 1:
         # What was merged can be merged with what follows.
         assert merge([tmp_path / "all.hft", parts[2]], tmp_path / "more.hft").processes == 1
         assert merge(parts, tmp_path / "at-once.hft").processes == 1
+        # What is in it already would count twice.
+        cut(parts[1], tmp_path / "part.hft", Part(from_event=50))
+        with pytest.raises(UsageError, match="parts of one recording that overlap in time"):
+            merge([tmp_path / "all.hft", tmp_path / "part.hft"], tmp_path / "twice.hft")
     else:
         with pytest.raises(UsageError, match="is a merge of several processes"):
             merge([tmp_path / "all.hft", parts[2]], tmp_path / "more.hft")
+
+
+def test_a_recording_is_not_put_behind_a_merge_that_spans_it(tmp_path: Path) -> None:
+    parts, started = [], INFO["started_unix_ns"]
+    for number in (1, 2, 3):
+        program = Program(info={**INFO, "file_number": number, "started_unix_ns": started})
+        program.malloc(program.thread("service"), 100)
+        program.mark()
+        parts.append(program.write(tmp_path / f"{number}.hft", {"reason": "stop"}))
+        started += program.ns + 5_000_000
+    merge([parts[0], parts[2]], tmp_path / "around.hft")
+    with pytest.raises(UsageError, match="parts of one process that overlap in time"):
+        merge([tmp_path / "around.hft", parts[1]], tmp_path / "all.hft")
+    assert not (tmp_path / "all.hft").exists()
 
 
 def test_a_part_is_placed_at_the_time_of_day_at_which_it_happened(

@@ -188,6 +188,8 @@ def test_the_first_block_describes_the_process(recording: Recording) -> None:
     assert info["arguments"] == [str(recording.subject), "return"]
     assert Path(info["allocator"]).name.startswith("libc.so")
     assert info["parent"] == os.getpid()
+    began_s = info["process_began"] / os.sysconf("SC_CLK_TCK")
+    assert 0 <= time.clock_gettime(time.CLOCK_BOOTTIME) - began_s < 600
     assert info["page_size"] == resource.getpagesize()
     assert (info["format"], info["sample"], info["sites"], info["file_number"]) == (2, 0, 0, 1)
     assert info["began_late"] is False
@@ -456,7 +458,8 @@ def test_a_program_that_takes_the_place_gets_a_file_of_its_own(
     assert recording.files() == ["trace.hft", "trace.hft.2"]
     first, second = recording.whole(), recording.whole(".2")
     assert first.end["reason"] == "exec"
-    assert first.info["pid"] == second.info["pid"]
+    for name in ("pid", "process_began"):
+        assert first.info[name] == second.info[name] > 0
     assert (batches(first), batches(second)) == ({1: BLOCKS}, {1: BLOCKS})
     assert (first.info["file_number"], second.info["file_number"]) == (1, 2)
     assert not first.info["began_late"] | second.info["began_late"]

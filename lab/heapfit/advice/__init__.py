@@ -1,5 +1,6 @@
 """From measurements and weights to a recommendation with its reasons."""
 
+from heapfit.advice.goals import missing_words
 from heapfit.advice.recommend import failed_trials, failing, failing_words, recommend
 
-__all__ = ["failed_trials", "failing", "failing_words", "recommend"]
+__all__ = ["failed_trials", "failing", "failing_words", "missing_words", "recommend"]

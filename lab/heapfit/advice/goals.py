@@ -57,10 +57,14 @@ class Goal:
         return title_of(self.name, self.metric)
 
     @property
+    def is_turned(self) -> bool:
+        """Whether its title is of something that is better when it is higher."""
+        return _is_metric(self.name, self.metric) and self.metric.better == "higher"
+
+    @property
     def cost(self) -> str:
         """What it is that more or less is needed of."""
-        is_turned = _is_metric(self.name, self.metric) and self.metric.better == "higher"
-        return f"cost in {self.title}" if is_turned else self.title
+        return f"cost in {self.title}" if self.is_turned else self.title
 
     @property
     def is_counted(self) -> bool:
@@ -98,15 +102,15 @@ def goals(readings: Readings, weights: Mapping[str, float]) -> tuple[list[Goal],
         notes.append(f"Judged by {mid_sentence(found[0].metric.label)} alone.")
     else:
         notes += [f"{_does_not_count(each)}: it has no weight." for each in unweighted]
-    return found, [*notes, *_missing(readings)]
+    return found, [*notes, *missing_words(readings)]
 
 
 def _does_not_count(what: str) -> str:
     return f"{title_of(what).capitalize()} does not count"
 
 
-def _missing(readings: Readings) -> list[str]:
-    """A note where no good trial has the metric that was asked for."""
+def missing_words(readings: Readings) -> list[str]:
+    """Return a note where no good trial has the metric that was asked for."""
     study = readings.study
     labels = [each.label for each in study.metrics if each.name == study.primary_metric]
     figures = figures_of(readings, study.primary_metric)

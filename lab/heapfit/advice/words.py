@@ -309,7 +309,7 @@ def _lead(
     if worse and not all(_is_shown(score, name, each.allocator) for each in worse):
         # A lower score that may be chance is no reason: what is shown of single goals is.
         though = f", though it {beside}" if beside else ""
-        return f"{name} needs {_ahead(wanted, known, name, worse)}{though}."
+        return f"{name} {_ahead(wanted, known, name, worse)}{though}."
     others = [each.allocator for each in worse]
     names = _some(others, len(standings) - 1, "all")
     more = _more(best, worse, score)
@@ -344,7 +344,7 @@ def _is_shown(known: Known, first: str, second: str) -> bool:
 def _ahead(
     wanted: Sequence[Goal], known: Sequence[Known], best: str, others: Sequence[Standing]
 ) -> str:
-    """Return of each goal than whom `best` is shown to need less of it, as an object."""
+    """Return of each goal than whom `best` is shown to be better in it, as a predicate."""
     found: dict[str, list[Goal]] = {}  # by whom
     for goal, of_goal in zip(wanted, known, strict=True):
         names = []
@@ -354,13 +354,23 @@ def _ahead(
                 names.append(verdict.second)
         if names:
             found.setdefault(_some(names, len(others)), []).append(goal)
-    return join_words([f"{_less(goals)} than {who}" for who, goals in found.items()])
+    said = []
+    for verb, is_turned in (("needs", False), ("has", True)):
+        than = []
+        for who, goals in found.items():
+            if those := [each for each in goals if each.is_turned == is_turned]:
+                than.append(f"{_better(those)} than {who}")
+        if than:
+            said.append(f"{verb} {join_words(than)}")
+    return join_words(said)
 
 
-def _less(goals: Sequence[Goal]) -> str:
-    words = {"fewer": [each.cost for each in goals if each.is_counted]}
-    words["less"] = [each.cost for each in goals if not each.is_counted]
-    return join_words([f"{word} {join_words(those)}" for word, those in words.items() if those])
+def _better(goals: Sequence[Goal]) -> str:
+    found: dict[str, list[str]] = {}
+    for each in sorted(goals, key=lambda goal: not goal.is_counted):
+        word = "higher" if each.is_turned else "fewer" if each.is_counted else "less"
+        found.setdefault(word, []).append(each.title)
+    return join_words([f"{word} {join_words(those)}" for word, those in found.items()])
 
 
 def _reference(study: Study, standings: Sequence[Standing]) -> list[Standing]:
@@ -397,6 +407,7 @@ def _trade_off(
 
 def _price(goal: Goal, verdict: Verdict) -> str:
     if verdict.subject == "difference":
-        return f"more {goal.cost} than {verdict.second}"
+        word = "lower" if goal.is_turned else "more"
+        return f"{word} {goal.title} than {verdict.second}"
     ratio = verdict.estimate if goal.metric.better == "lower" else 1 / verdict.estimate
     return f"{percent(ratio - 1)} more {goal.cost} than {verdict.second}"

@@ -112,6 +112,7 @@ def page(reading: Reading) -> str:
         levels_label=levels_label,
         join_words=join_words,
         advice=advice,
+        why_no_advice=reading.why_no_advice,
         compared=recommendation.against_baseline(results, advice) if advice else "",
         trade_off=_trade_off(results, advice) if advice else None,
         deployment=recommendation.deployment(study, advice),

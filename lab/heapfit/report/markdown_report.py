@@ -29,6 +29,8 @@ def text(reading: Reading) -> str:
     results, study, advice = reading.results, reading.results.study, reading.advice
     parts = [f"# {escape(study.title or study.name)}"]
     parts += _recommendation(results, advice) if advice else []
+    if why := reading.why_no_advice:
+        parts += [f"Nothing to recommend: {escape(why)}"]
     parts += [bullets(overall(results))]
     analysed = analysed_metrics(study)
     for metric in results.metrics:

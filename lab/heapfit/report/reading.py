@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from heapfit.advice import recommend
+from heapfit.advice import failing_words, missing_words, recommend
 from heapfit.findings import Advice, Analysis
 from heapfit.records import (
     FigureDefinition,
@@ -70,6 +70,13 @@ class Reading:
         """The recommendation, which is drawn from verdicts; None: there are too few trials."""
         advice = recommend(self.readings, self.summary.study.weights)
         return advice if advice.standings else None
+
+    @cached_property
+    def why_no_advice(self) -> str:
+        """Why no trials can bring a recommendation; empty: they may, or have."""
+        if self.advice:
+            return ""
+        return " ".join([*missing_words(self.readings), *failing_words(self.readings).values()])
 
     @cached_property
     def analyses(self) -> list[Analysis]:

@@ -295,6 +295,8 @@ def _recommendation(reading: Reading) -> str:
         return one_line(reading.advice)
     if not reading.summary.estimates:
         return "No trial has succeeded yet."
+    if reading.why_no_advice:
+        return f"Nothing to recommend: {visible(reading.why_no_advice)}"
     return "Too few trials for a recommendation yet."
 
 

@@ -16,7 +16,6 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from heapfit.advice import failing_words
 from heapfit.advice.noise import is_vague
 from heapfit.findings import Advice, Analysis
 from heapfit.meaning import PEAKS
@@ -99,9 +98,9 @@ def render(reading: Reading, console: Console) -> None:
     summary, results, advice = reading.summary, reading.results, reading.advice
     if advice:
         _print_recommendation(results, advice, console)
-    elif failing := failing_words(reading.readings):
+    elif reading.why_no_advice:
         console.print()
-        why = " ".join(map(visible, failing.values()))
+        why = visible(reading.why_no_advice)
         print_line(console, f"Nothing to recommend: {why}", style="bold")
     if said := alone(results):
         console.print()

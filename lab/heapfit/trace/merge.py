@@ -2,8 +2,10 @@
 
 Traces of one process that follow each other (recording was stopped and started again) are its
 parts: a thread is told by its number in the system, an address is the same block in all of them.
-Traces are taken for such parts when process, parent, program and arguments agree and their file
-numbers differ, or one recorder after the other was attached to the process. What became of a block
+Traces are taken for such parts when process, parent, program and arguments agree, and the time at
+which the process began, and their file numbers differ, or one recorder after the other was attached
+to the process. In containers only that time tells processes apart: of two recorders that were
+attached, both must know it. What became of a block
 between two recordings nobody knows: those that live at the end of one are freed there. Nothing is
 unknown between parts that were cut out of one recording, where one ends when the next begins.
 
@@ -70,6 +72,7 @@ class Merged:
     processes: int
     duration_ns: int
     problems: Problems
+    notes: list[str]
 
 
 def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
@@ -79,7 +82,7 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
         readers = [opened.enter_context(Reader(source)) for source in sources]
         infos = [reader.info for reader in readers]
         _check(sources, infos)
-        processes = _processes(sources, infos)
+        processes, notes = _processes(sources, infos)
         _check_parts(sources, infos, processes)
         info = {
             **infos[0],
@@ -91,7 +94,7 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
         }
         with Writer(target, info) as writer:
             merger = _Merger(readers, processes, writer)
-            return merger.merge(on_progress)
+            return replace(merger.merge(on_progress), notes=notes)
 
 
 def _started(info: dict[str, Any]) -> int:
@@ -101,6 +104,11 @@ def _started(info: dict[str, Any]) -> int:
 def _recording(info: dict[str, Any]) -> tuple[Any, int]:
     """Return which of its process's recordings a trace is, or was cut out of."""
     return info.get("file_number"), int(info.get("cut_of_unix_ns") or _started(info))
+
+
+def _recordings(info: dict[str, Any]) -> set[tuple[Any, int]]:
+    """Return of which of its process's recordings a trace has parts."""
+    return {_recording(each) for each in _parts(info)}
 
 
 def _check(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> None:
@@ -134,40 +142,66 @@ def _parts(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _parts(each)
 
 
-def _processes(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> list[int]:
-    """Return which process each trace is of, from 0 in order of appearance."""
+def _processes(
+    sources: Sequence[Path], infos: Sequence[dict[str, Any]]
+) -> tuple[list[int], list[str]]:
+    """Return which process each trace is of, from 0 in order of appearance, and notes on those that
+    may be of one."""
     groups: list[list[int]] = []  # the traces of each process
+    notes = []
     for new in sorted(range(len(infos)), key=lambda each: _started(infos[each])):
-        own = next((each for each in groups if _is_one(sources, infos, each, new)), None)
-        if own is None:
-            groups.append([new])
+        unclear = []
+        for own in groups:
+            is_one = _is_one(sources, infos, own, new)
+            if is_one:
+                own.append(new)
+                break
+            if is_one is None:
+                unclear.append(sources[own[-1]])
         else:
-            own.append(new)
+            groups.append([new])
+            notes += [_unclear(each, sources[new]) for each in unclear]
     if len(groups) > PROCESSES_MAX:
         raise UsageError(
             f"these are {len(groups)} processes; merge at most {PROCESSES_MAX} into one"
         )
     groups.sort(key=min)
-    return [
+    processes = [
         next(process for process, own in enumerate(groups) if each in own)
         for each in range(len(infos))
     ]
+    return processes, notes
+
+
+def _unclear(first: Path, second: Path) -> str:
+    return (
+        f"{first} and {second} count as two processes: not both tell when their process began, as "
+        "recordings by an older heapfit do not, and in containers nothing else tells them apart"
+    )
 
 
 def _is_one(
     sources: Sequence[Path], infos: Sequence[dict[str, Any]], earlier: Sequence[int], new: int
-) -> bool:
-    """Return whether a trace is of the process that the earlier ones are of."""
-    info, known = infos[new], [infos[each] for each in earlier]
-    if any(known[0].get(name) != info.get(name) for name in _TOLD_BY):
+) -> bool | None:
+    """Return whether a trace is of the process that the earlier ones are of; None: by all but when
+    their processes began, which not both tell."""
+    info, known = infos[new], infos[earlier[0]]
+    if any(known.get(name) != info.get(name) for name in _TOLD_BY):
         return False
-    number, began = _recording(info)
-    alike = [_recording(each) for each in known if each.get("file_number") == number]
-    if not alike or ((number, began) in alike and began > 0):
+    times = {int(each.get("process_began", 0)) for each in (known, info)}
+    if len(times - {0}) > 1:
+        return False
+    own, others = _recordings(info), set[tuple[Any, int]]()
+    for each in earlier:
+        others |= _recordings(infos[each])
+    alike = {number for number, _ in own} & {number for number, _ in others}
+    if not alike or any(began > 0 for _, began in own & others):
         return True
     # A process begins once; the recorder tells what lived before of one that has just begun.
     was_running = info.get("began_late", False) and "live_before" not in info
-    return was_running and _is_over(sources[earlier[-1]], began)
+    if not was_running or not _is_over(sources[earlier[-1]], _recording(info)[1]):
+        return False
+    return None if 0 in times else True
 
 
 def _is_over(source: Path, ns: int) -> bool:
@@ -345,12 +379,14 @@ class _Seam:
         before, after = self._before, self._after
         self.last_ns = before.end_ns
         gap_ns = after.delay - self.last_ns
-        is_one = _recording(before.reader.info) == _recording(after.reader.info)
-        if is_one and gap_ns < -_TIES_NS:
+        infos = before.reader.info, after.reader.info
+        is_one = not _recordings(infos[0]).isdisjoint(_recordings(infos[1]))
+        # Of two recordings the clock may have been set back; not so within a merge.
+        if gap_ns < -_TIES_NS and (is_one or any(each.get("merged") for each in infos)):
             raise UsageError(
-                f"{before.reader.path} and {after.reader.path} are parts of one recording that "
-                "overlap in time, which cannot be merged; cut them where one ends and the next "
-                "begins"
+                f"{before.reader.path} and {after.reader.path} are parts of one "
+                f"{'recording' if is_one else 'process'} that overlap in time, which cannot be "
+                "merged; name each part once, and cut parts where one ends and the next begins"
             )
         if is_one and gap_ns <= 0:
             after.carried = after.reader.info.get("live_at_start", 0)
@@ -440,7 +476,7 @@ class _Merger:
         gaps = Problems(gap_ns=longest)
         problems = sum((source.reader.problems for source in self._sources), gaps)
         self.writer.end = {"reason": "merged", "ends": ends, "problems": problems.told}
-        return Merged(events, len(self._processes), last_ns, problems)
+        return Merged(events, len(self._processes), last_ns, problems, [])
 
     def _in_order(self) -> Iterator[tuple[Columns, int]]:
         """Yield events in order of time, each batch with the time up to which it is complete."""

@@ -563,7 +563,7 @@ def _are_named_texts(value: Any) -> bool:
 _INFO: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("heapfit", "program", "arch", "allocator"), _is_text),
     **dict.fromkeys(("pid", "parent", "cores", "page_size", "sample", "sites"), _is_number),
-    **dict.fromkeys(("started_unix_ns", "file_number", "live_before"), _is_number),
+    **dict.fromkeys(("started_unix_ns", "process_began", "file_number", "live_before"), _is_number),
     **dict.fromkeys(("cut_of_unix_ns", "live_at_start", "processes"), _is_number),
     "began_late": _is_answer,
     "arguments": _are_texts,

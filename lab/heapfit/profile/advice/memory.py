@@ -423,6 +423,8 @@ _HALF, _THREE_QUARTERS, _OF_ALL_LIVE = 0.5, 0.75, 0.5
 # sizes it does not know. It has not where resident memory grew by this part of it; and one of
 # several may have grown where resident memory grew by this part of the smallest.
 _ALL_STAYED, _ONE_STAYED, _MANY_STEPS = 0.75, 0.5, 8
+# Older blocks are few beside a holder's at up to this part of their number.
+_FEW_FREED = 0.01
 _NAMED = 3
 # What is left by a program that ends sooner matters from this part of its resident memory on.
 _SOON_NS, _MATTERS = 60 * S, 0.05
@@ -715,11 +717,13 @@ def _all_stayed(profile: Profile) -> bool:
     return grown is None or grown >= _ALL_STAYED * profile.leaks.amount.bytes
 
 
-def _none_was_freed_late(profile: Profile) -> bool:
-    """Whether no block from before the recording was freed in the second half of the work. A sample
-    does not know."""
+def _takes_no_place(holder: Holder, profile: Profile) -> bool:
+    """Whether hardly any block from before the recording was freed whose place a holder's blocks
+    could have taken: none in the second half of the work, few earlier. A sample does not know."""
     is_known = not sampled(profile.recordings) and all(each.whole for each in profile.recordings)
-    return is_known and not profile.totals.unmatched_late
+    few = _FEW_FREED * holder.amount.objects
+    totals = profile.totals
+    return is_known and not totals.unmatched_late and totals.unmatched_frees <= few
 
 
 def _gained_late(holder: Holder) -> int:
@@ -732,7 +736,7 @@ def _is_shown(holder: Holder, profile: Profile) -> bool:
         return True
     grown = _resident_growth(profile, _HALF) or 0
     return rises_steadily(holder) and (
-        _none_was_freed_late(profile) or grown >= _ALL_STAYED * _gained_late(holder)
+        _takes_no_place(holder, profile) or grown >= _ALL_STAYED * _gained_late(holder)
     )
 
 
@@ -805,12 +809,15 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
 
 def _into_free_memory(holder: Holder, profile: Profile, grown: int) -> str:
     """A sentence on why resident memory, which has `grown` so much, grew less than a holder."""
-    if _all_stayed(profile) or not _none_was_freed_late(profile):
+    if _all_stayed(profile) or not _takes_no_place(holder, profile):
         return ""
+    early = profile.totals.unmatched_frees
+    before = f"only {early:,} before" if early else "none before"
+    unless = ", unless those were large" if early else ""
     return (
-        f" It gained {size(_gained_late(holder))} in the second half, in which no older block was "
-        f"freed. Resident memory grew by no more than {size(grown)}, as where malloc held free "
-        "memory from before."
+        f" It gained {size(_gained_late(holder))} in the second half; no older block was freed in "
+        f"the second half, and {before}. Resident memory grew by no more than {size(grown)}, as "
+        f"where malloc held free memory from before{unless}."
     )
 
 
