@@ -31,6 +31,7 @@ from heapfit.live.profile import profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from heapfit.why import Reading, findings, grown
 from heapfit.why import read as read_all
+from heapfit.why import reading as why_reading
 from heapfit.why.causes import Cause, Place, causes
 
 SOURCE = Path(__file__).parent / "why_program.c"
@@ -328,10 +329,35 @@ def test_what_computes_nothing_is_recorded_from_its_start(waiting: str, is_recor
     with running(sys.executable, "-c", code, PYTHONMALLOC="malloc") as started:
         while (reading := read(started.pid)).computes is not is_recorded:
             pass
+    assert reading.computed  # Its start is recent.
+    reading = replace(reading, computed=False)
     [heap] = [each for each in findings(reading) if each.cause == "malloc"]
     assert heap.commands[0].startswith("heapfit record --pid") is is_recorded
     assert heap.commands[0].startswith("heapfit record -o") is not is_recorded
     assert ("from its start" in heap.sentence) is not is_recorded
+
+
+def test_what_works_in_bursts_is_first_recorded_as_it_is(program: Path) -> None:
+    """It was to restart, which loses what has leaked."""
+    with running(program, "malloc") as started:
+        reading = replace(read(started.pid), computes=False, computed=True, from_start_only=False)
+    [heap] = [each for each in findings(reading) if each.cause == "malloc"]
+    assert "if it does something within a minute" in heap.sentence
+    recordings = [each.split(" ")[2] for each in heap.commands if "heapfit record" in each]
+    assert recordings == ["--pid", "-o"]
+
+
+@pytest.mark.parametrize(("used_s", "part"), [(0.0, 0.0), (0.5, 0.0005), (3000.0, 3.0)])
+def test_what_a_process_has_computed_counts_from_its_start(
+    monkeypatch: pytest.MonkeyPatch, used_s: float, part: float
+) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = ["S", *["0"] * 10, str(round(used_s * ticks)), *["0"] * 7, str(500 * ticks), "0"]
+    monkeypatch.setattr(
+        why_reading, "read_file", lambda *_: f"7 (a ) b) {' '.join(fields)}".encode()
+    )
+    monkeypatch.setattr(time, "clock_gettime", lambda _: 1500.0)
+    assert why_reading._part_of_life(7) == pytest.approx(part)
 
 
 def never(_: int) -> bool:
