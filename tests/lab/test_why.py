@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Heapfit, heapfit_command
@@ -29,6 +31,7 @@ from heapfit.live.profile import profile
 from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
 from heapfit.why import Reading, findings, grown
 from heapfit.why import read as read_all
+from heapfit.why import reading as why_reading
 from heapfit.why.causes import Cause, Place, causes
 
 SOURCE = Path(__file__).parent / "why_program.c"
@@ -43,6 +46,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("why") / "why_program"
     subprocess.run(["gcc", "-O1", "-pthread", SOURCE, "-o", made], check=True)
     return made
+
+
+@pytest.fixture(autouse=True)
+def _enough_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "_READ_S", 1000.0)
 
 
 def read(pid: int) -> Reading:
@@ -137,10 +145,90 @@ def test_all_chunks_are_looked_at_where_lists_cannot_be_read(
 ) -> None:
     with running(program, "pinned") as started:
         main = read(started.pid).glibc.main
-        monkeypatch.setattr(contents, "_MOST_BLOCKS", 0)
+        monkeypatch.setattr(contents._FreeLists, "_followed", lambda *_: False)
         partly = read(started.pid).glibc.main
     assert (main.whole, partly.whole, partly.nearly) == (True, False, True)
     assert 0.9 * main.free < partly.free <= main.free
+
+
+@pytest.mark.parametrize(("name", "limit"), [("_MOST_BLOCKS", 1), ("_JOINED", 1000)])
+def test_what_is_kept_at_hand_changes_no_figure(
+    program: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: int
+) -> None:
+    with running(program, "pinned") as started:
+        main = read(started.pid).glibc.main
+        monkeypatch.setattr(contents, name, limit)
+        assert read(started.pid).glibc.main == main
+
+
+def test_a_torn_arena_leaves_the_others_their_result(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One torn list had every heap of every arena looked at."""
+    with running(program, "arenas") as started:
+        whole = read(started.pid).glibc
+        torn, walked = [], []
+        listed, walk = contents._FreeLists._listed, contents._FreeLists._walk
+
+        def tear(lists: Any, arena: int, spans: contents.Spans) -> tuple[bool, int]:
+            followed, last = listed(lists, arena, spans)
+            if torn or len(spans) > 1 or spans[0][0] // contents.ARENA != arena // contents.ARENA:
+                return followed, last
+            torn.extend(spans)
+            return False, last
+
+        def look(lists: Any, start: int, end: int) -> tuple[int, int]:
+            walked.append((start, end))
+            return walk(lists, start, end)
+
+        monkeypatch.setattr(contents._FreeLists, "_listed", tear)
+        monkeypatch.setattr(contents._FreeLists, "_walk", look)
+        partly = read(started.pid).glibc
+    assert torn
+    assert walked == torn
+    assert (partly.main.whole, partly.others.whole) == (True, False)
+    assert partly.others.free == whole.others.free
+
+
+def test_the_time_is_for_all_arenas_together(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contents, "_READ_S", 0.0)
+    with running(program, "arenas") as started:
+        glibc = read(started.pid).glibc
+    assert glibc.arenas > 1
+    assert not any((glibc.main.whole, glibc.others.whole, glibc.others.is_rest_used))
+
+
+def test_the_count_of_blocks_only_rises(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(contents, "TOLD_S", 0.0)
+    monkeypatch.setattr(contents, "_BETWEEN_LOOKS", 100)
+    listed = contents._FreeLists._listed
+    monkeypatch.setattr(
+        contents._FreeLists, "_listed", lambda *each: (False, listed(*each)[1])
+    )  # so that all is walked as well
+    with running(program, "arenas") as started:
+        read_all(started.pid, said.append)
+    counts = [int(each.split(" ")[0].replace(",", "")) for each in said if "blocks" in each]
+    assert counts
+    assert counts[0] > 0
+    assert counts == sorted(counts)
+
+
+def test_the_free_end_of_an_older_heap_counts() -> None:
+    """Before the two heads behind its chunks: glibc leaves them where it begins another heap."""
+    block, start = bytearray(contents._BLOCK + 16), 1 << 20
+    at = start
+    for size in (48 | 1, 48 | 1, 64 | 1, 16, 1):  # the third is free
+        offset = at - start + 8
+        block[offset : offset + 8] = size.to_bytes(8, "little")
+        at += size & ~7 or 16
+    lists = contents._FreeLists(-1, -1, print)
+    lists._copy = lambda at, size: block[at - start : at - start + size]  # type: ignore[method-assign]
+    lists._until = time.monotonic() + 1000
+    free, _ = lists._walk(start, at)
+    assert free == 64
 
 
 def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,10 +329,35 @@ def test_what_computes_nothing_is_recorded_from_its_start(waiting: str, is_recor
     with running(sys.executable, "-c", code, PYTHONMALLOC="malloc") as started:
         while (reading := read(started.pid)).computes is not is_recorded:
             pass
+    assert reading.computed  # Its start is recent.
+    reading = replace(reading, computed=False)
     [heap] = [each for each in findings(reading) if each.cause == "malloc"]
     assert heap.commands[0].startswith("heapfit record --pid") is is_recorded
     assert heap.commands[0].startswith("heapfit record -o") is not is_recorded
     assert ("from its start" in heap.sentence) is not is_recorded
+
+
+def test_what_works_in_bursts_is_first_recorded_as_it_is(program: Path) -> None:
+    """It was to restart, which loses what has leaked."""
+    with running(program, "malloc") as started:
+        reading = replace(read(started.pid), computes=False, computed=True, from_start_only=False)
+    [heap] = [each for each in findings(reading) if each.cause == "malloc"]
+    assert "if it does something within a minute" in heap.sentence
+    recordings = [each.split(" ")[2] for each in heap.commands if "heapfit record" in each]
+    assert recordings == ["--pid", "-o"]
+
+
+@pytest.mark.parametrize(("used_s", "part"), [(0.0, 0.0), (0.5, 0.0005), (3000.0, 3.0)])
+def test_what_a_process_has_computed_counts_from_its_start(
+    monkeypatch: pytest.MonkeyPatch, used_s: float, part: float
+) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = ["S", *["0"] * 10, str(round(used_s * ticks)), *["0"] * 7, str(500 * ticks), "0"]
+    monkeypatch.setattr(
+        why_reading, "read_file", lambda *_: f"7 (a ) b) {' '.join(fields)}".encode()
+    )
+    monkeypatch.setattr(time, "clock_gettime", lambda _: 1500.0)
+    assert why_reading._part_of_life(7) == pytest.approx(part)
 
 
 def never(_: int) -> bool:

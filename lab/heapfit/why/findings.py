@@ -130,7 +130,13 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
         sentence += " This program cannot be recorded: it is linked statically, or with musl."
     elif _RECORD[0] in commands and not reading.computes:
-        sentence += " The process computes nothing now, so record it from its start."
+        if not reading.computed:
+            sentence += " The process computes nothing, so record it from its start."
+        elif not reading.from_start_only:
+            sentence += (
+                " The process computes nothing now: record it as it is if it does something within "
+                "a minute, else from its start."
+            )
     own = size == cause.resident + cause.swapped
     return Finding(
         cause=cause.key,
@@ -196,11 +202,15 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     into a program that is linked statically, or with musl."""
     if not reading.recordable:
         texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN, *_RUN_OBJECTS)]
-    elif reading.from_start_only or not reading.computes:
+    elif reading.from_start_only or not (reading.computes or reading.computed):
         from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
         texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
-    elif not reading.traceable:
-        texts = [f"sudo {each}" if each == _RECORD[0] else each for each in texts]
+    else:
+        if not reading.computes and _RECORD[1] in texts:
+            behind = texts.index(_RECORD[1]) + 1
+            texts = list(dict.fromkeys([*texts[:behind], *_RECORD_WHOLE, *texts[behind:]]))
+        if not reading.traceable:
+            texts = [f"sudo {each}" if each == _RECORD[0] else each for each in texts]
     pid, command = reading.process.pid, started_as(reading.process) if texts else ""
     options = _BACKGROUND if reading.threads == 1 else {}
     library = libraries().get(DEFAULT_VARIANT)

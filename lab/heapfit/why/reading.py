@@ -42,7 +42,9 @@ from heapfit.why.causes import Cause, Place, causes
 _KIB = 1024
 _READ_BYTES = 1 << 16  # the kernel answers each read as of its own moment: the fewer the better
 _MANY = 1000  # mappings between looks at the clock
-_COMPUTES = 0.001  # of a processor's time: less has who only wakes now and then
+# Parts of a processor's time: less has who only wakes now and then, and of its life who may do
+# something in a minute.
+_COMPUTES, _COMPUTED = 0.001, 0.0001
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
@@ -61,6 +63,7 @@ class Reading:
     handles_usr1: bool  # which ends a program that does not
     threads: int
     computes: bool  # it took a part of a processor's time meanwhile, or that is not known
+    computed: bool  # it took a part of its life's, or that is not known
     cores: int
     resident: int
     most_resident: int  # since it began; the kernel's own mark
@@ -137,6 +140,7 @@ def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
         threads=sum(not is_heapfits(alive, each) for each in threads(alive)),
         computes=not used
         or abs(_processor_time(alive) - used) >= _COMPUTES * (time.monotonic_ns() - began),
+        computed=_part_of_life(alive) >= _COMPUTED,
         cores=_cores(pid, groups),
         resident=sum(each.resident for each in found),
         most_resident=_kib(status, "VmHWM"),
@@ -260,6 +264,16 @@ def _processor_time(pid: int) -> int:
     own = (each for each in threads(pid) if not is_heapfits(pid, each))
     used = (read_file(pid, f"task/{each}/schedstat").split() for each in own)
     return sum(int(each[0]) for each in used if each)
+
+
+def _part_of_life(pid: int) -> float:
+    """Return which part of a processor's time a process has had on average; 1: not known."""
+    fields = read_file(pid, "stat").rpartition(b")")[2].split()
+    if len(fields) < 20:
+        return 1.0
+    ticks = os.sysconf("SC_CLK_TCK")
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / ticks
+    return (int(fields[11]) + int(fields[12])) / ticks / max(age, 1 / ticks)
 
 
 def _kib(status: dict[str, str], name: str) -> int:
