@@ -163,7 +163,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     code = CANNOT_BE_TOLD if any(each.keeps == "untold" for each in able) else exit_code(told)
     code = 0 if choice else code
     shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
-    if shown[0].name == PROCESSOR:
+    if shown[0].name == PROCESSOR and not reading.study.workload.fixes_duration:
         shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
