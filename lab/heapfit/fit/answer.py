@@ -558,4 +558,5 @@ def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
         return f"a bound of --keep {how}: {figures}"
     if choice is None:
         return f"it is within {goal.text}, as is what is used today: {figures}"
-    return f"it pays too, but is not shown to be ahead of {choice.name}: {figures}"
+    simpler = "; the simpler one is preferred" if choice.name in plainer(standing.name) else ""
+    return f"it pays too, but is not shown to be ahead of {choice.name}{simpler}: {figures}"
