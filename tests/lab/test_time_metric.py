@@ -13,11 +13,11 @@ import pytest
 from conftest import load_benchmark
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
+from heapfit.advice.noise import WORTH
 from heapfit.errors import UsageError
+from heapfit.findings import Advice, AssumptionCheck
 from heapfit.fit import search
 from heapfit.gate import verdicts
-from heapfit.advice.noise import WORTH
-from heapfit.findings import Advice, AssumptionCheck
 from heapfit.meaning import PROCESSOR, deciding_metrics
 from heapfit.records import Metric, Study, Trial, WorkloadRun, WorkloadServer
 from heapfit.report import Reading, html_report, json_report, markdown_report
