@@ -14,14 +14,14 @@ PROCESSOR_TIME = ("user_s", "system_s")
 PROCESSOR = "processor_s"
 # A replay's own: what the calls took, and the heap alone, for the rest is the replayer's.
 REPLAYED_TIME, REPLAYED_MEMORY = "allocator_s", "replay_peak_bytes"
-RESIDENT_PEAK = "peak_rss_bytes"
+RESIDENT_PEAK, RESIDENT_MEAN = "peak_rss_bytes", "mean_rss_bytes"
 # Unless it keeps to the recorded times.
 NO_IDLE_TIME = "A replay has no idle time"
 
 # In the order of preference. Proportional set size where a study asked for it: it does not count
 # twice what processes share. Peaks before averages: memory is provided for the peak.
 PEAKS = (REPLAYED_MEMORY, "peak_pss_bytes", RESIDENT_PEAK)
-MEANS = ("mean_pss_bytes", "mean_rss_bytes")
+MEANS = ("mean_pss_bytes", RESIDENT_MEAN)
 MEMORY = (*PEAKS, *MEANS)
 MEAN_MEMORY = ("replay_mean_bytes", *MEANS)
 # Of the kernel's pages. A replay's peak over what is live would be its memory once more: what is

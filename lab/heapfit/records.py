@@ -194,6 +194,12 @@ class Workload(Record):
     primary_metric: str = "wall_s"
     here: Path = Path(".")  # folder of the TOML file; set by the loader
 
+    @property
+    def fixes_duration(self) -> bool:
+        """Whether a trial runs the server for as long as a sleep takes: it has no client, and wall
+        time says nothing of it."""
+        return self.server is not None and Path(self.run.command[0]).name == "sleep"
+
 
 # -------------------------------------------------------------- metrics, trials
 

@@ -111,7 +111,11 @@ def test_the_same_command_measures_nothing_again(
 
 def _deployed(deploy: Path) -> dict[str, str]:
     """What all the files set, which must agree."""
-    lines = (deploy / "heapfit.env").read_text().splitlines()
+    lines = [
+        line
+        for line in (deploy / "heapfit.env").read_text().splitlines()
+        if not line.startswith("#")
+    ]
     variables = dict(line.split("=", 1) for line in lines)
     parser = configparser.RawConfigParser(strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
@@ -140,7 +144,8 @@ def test_hard_values_reach_every_file_whole(tmp_path: Path) -> None:
     plain = catalogue.resolve_allocators(["glibc"])[0]
     values = {"A": 'say "100%" for $5', "B": "back\\slash"}
     chosen = plain.model_copy(update={"variant_of": plain, "environment": values})
-    deploy.write(chosen, deploy.Promise("", plain, peak_bytes=1e6), tmp_path / "deploy")
+    less = deploy.Memory(is_mean=False, most=1e6, before=2e6)
+    deploy.write(chosen, deploy.Promise("", plain, memory=less), tmp_path / "deploy")
     assert _deployed(tmp_path / "deploy") == values
     alerts = (tmp_path / "deploy/alerts.yaml").read_text()
     assert alerts.startswith("# The figure of memory is that of the trial: replace it if")
@@ -166,7 +171,51 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
     assert library.read_bytes() == heapfit.library.resolve().read_bytes()
     assert run("remove.sh", "my-service.service").returncode == 0
     assert not drop_in.parent.exists()
-    assert "usage: " in run("install.sh").stderr
+    assert library.exists()
+
+
+def test_scripts_that_are_called_in_vain_say_why(tmp_path: Path) -> None:
+    """`remove.sh nosuch` reloaded systemd, and the usage came after `install.sh: 5: 1:`."""
+    from heapfit.fit import deploy
+
+    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
+    deploy.write(heapfit, deploy.Promise("", glibc), tmp_path / "deploy")
+    for name in ("install.sh", "remove.sh"):
+        script = tmp_path / "deploy" / name
+        subprocess.run(["sh", "-n", script], check=True)
+        told = subprocess.run(["sh", script], capture_output=True, text=True, check=False)
+        assert (told.returncode, told.stderr) == (2, f"usage: sh {script} SERVICE\n")
+        told = subprocess.run(
+            ["sh", script, "no-such"], capture_output=True, text=True, check=False
+        )
+        lacks = {
+            "install.sh": "systemd has no service no-such",
+            "remove.sh": "there is no /etc/systemd/system/no-such.service.d/heapfit.conf",
+        }
+        assert (told.returncode, told.stderr) == (1, f"{script}: {lacks[name]}\n")
+
+
+def test_what_undoing_leaves_is_told_with_how_to_remove_it(tmp_path: Path) -> None:
+    """It said that nothing else had changed, and the library stayed."""
+    from heapfit.fit import deploy
+
+    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
+    options = heapfit.model_copy(update={"variant_of": heapfit, "options": {"decay_ms": "50"}})
+    deploy.write(options, deploy.Promise("", glibc), tmp_path / "deploy")
+    undo = (tmp_path / "deploy/README.txt").read_text().partition("Undo it")[2]
+    [line] = [line for line in undo.splitlines() if "unset" in line]
+    assert set(line.split("unset ")[1].split()) == {"HEAPFIT_OPTIONS", "LD_PRELOAD"}
+    assert "The library stays" in undo
+    assert undo.endswith("sudo rm /usr/local/lib/libheapfit.so\n")
+    environment = tmp_path / "deploy/heapfit.env"
+    assert "# HEAPFIT_OPTIONS=decay_ms:50,control:on\n" in environment.read_text()
+    assert "control" not in deploy.shell_line(environment)
+    setting = glibc.model_copy(update={"variant_of": glibc, "environment": {"A": "1"}})
+    deploy.write(setting, deploy.Promise("", glibc), tmp_path / "deploy")
+    assert (tmp_path / "deploy/heapfit.env").read_text() == "A=1\n"
+    undo = (tmp_path / "deploy/README.txt").read_text().partition("Undo it")[2]
+    assert "unset A\n" in undo
+    assert "stays" not in undo
 
 
 def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path) -> None:

@@ -33,8 +33,9 @@ from heapfit.fit import (
     state,
 )
 from heapfit.fit.facts import Facts
-from heapfit.records import Metric, Trial, TrialStatus
+from heapfit.records import Metric, Trial, TrialStatus, WorkloadServer
 from heapfit.report import Reading
+from heapfit.study import default_cores
 from rich.console import Console
 from trace_data import Program, service
 
@@ -118,6 +119,8 @@ def test_what_is_deployed_is_one_line_for_a_shell(
     monkeypatch.setattr(cli, "results", shown)
     with shown.capture() as said:
         cli._show(chosen("time"), [file])
+    file.write_text(f"{file.read_text()}# HEAPFIT_OPTIONS=control:on\n")
+    assert deploy.shell_line(file).endswith("libheapfit.so' PROGRAM")
     line = "HEAPFIT_OPTIONS=decay_ms:1 LD_PRELOAD='/a b/libheapfit.so' PROGRAM"
     assert line in said.get().splitlines()
 
@@ -244,7 +247,10 @@ def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
         "heapfit": (0.5, GIB, GIB),
         "heapfit-pools": (0.498, GIB, GIB),
     }
-    assert chosen("time", truth, cv=0.02).choice == "heapfit"
+    found = chosen("time", truth, cv=0.02)
+    assert found.choice == "heapfit"
+    [pools] = found.not_chosen
+    assert "not shown to be ahead of heapfit; the simpler one is preferred: time" in pools.reason
     truth["heapfit-pools"] = (0.4, GIB, GIB)
     assert chosen("time", truth, cv=0.02).choice == "heapfit-pools"
 
@@ -679,7 +685,8 @@ def test_only_figures_of_the_process_are_promised(
 ) -> None:
     """An alert compared the service's resident memory with the peak of a replay's heap, which it
     was always above, and called allocator time the time of the service."""
-    found, reading = judged("time", TRUTH, 0.0001, 12)
+    truth = {**TRUTH, "quick": (0.8, 1.5 * GIB, 1.5 * GIB)}
+    found, reading = judged("time", truth, 0.0001, 12)
     standings = [
         each.model_copy(
             update={
@@ -694,13 +701,64 @@ def test_only_figures_of_the_process_are_promised(
     workload = catalogue.ad_hoc_workload(["true"], None)
     of = deploy.promise(made, reading.summary, workload, "")
     assert of.time == (promised or "")
-    assert of.peak_bytes == (pytest.approx(3 * GIB, rel=0.01) if promised else None)
+    assert (of.memory is not None) == bool(promised)
     alerts = deploy._alerts(reading.study.allocator("quick"), of)
     assert ("MemoryAbovePromise" in alerts) == bool(promised)
     assert ("heapfit fit found" in alerts) == bool(promised)
     assert "TimeAboveLastWeek" in alerts
+    assert "> 1.1 *" in alerts
     watched = " ".join(deploy._watched(reading.study.allocator("quick"), of))
     assert ("above that of the trials" in watched) == bool(promised)
+    assert "processor time is more than 10 % above that of the week before" in watched
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rule", "most"),
+    [
+        ("mean", "even", "avg_over_time(process_resident_memory_bytes", 0.5 * GIB),
+        ("mean<=600m", "even", "avg_over_time(process_resident_memory_bytes", 0.5 * GIB),
+        ("memory", "lean", "max_over_time(process_resident_memory_bytes", 1.0 * GIB),
+    ],
+)
+def test_the_alert_is_on_the_memory_of_the_goal(
+    text: str, name: str, rule: str, most: float
+) -> None:
+    """Of a goal of the mean it was on the peak, which today's allocator did not exceed either."""
+    found, reading = judged(text, TRUTH, 0.005, 12)
+    assert found.choice == name
+    workload = catalogue.ad_hoc_workload(["true"], None)
+    of = deploy.promise(found, reading.summary, workload, "")
+    assert of.memory is not None
+    assert most < of.memory.most < 1.02 * most
+    alerts = deploy._alerts(reading.study.allocator(name), of)
+    assert rule in alerts
+    assert f"[1h]) > {int(of.memory.most) + 1}" in alerts
+
+
+def test_no_alert_is_one_that_todays_allocator_would_keep() -> None:
+    found, reading = judged("time", TRUTH, 0.005, 12)
+    assert found.choice == "quick"
+    workload = catalogue.ad_hoc_workload(["true"], None)
+    of = deploy.promise(found, reading.summary, workload, "")
+    quick = reading.study.allocator("quick")
+    alerts = deploy._alerts(quick, of)
+    assert "MemoryAbovePromise" not in alerts
+    assert "replace it if" not in alerts
+    assert "# No rule on memory: by the trials the peak may be 3" in alerts
+    assert "above that of the trials" not in " ".join(deploy._watched(quick, of))
+
+
+def test_a_service_without_a_client_has_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    server = WorkloadServer(command=["true"], ready="started")
+
+    def cores_of(*client: str) -> tuple[int, list[str]]:
+        made = catalogue.ad_hoc_workload(list(client), None).model_copy(update={"server": server})
+        cores = default_cores(made)
+        return cores, look.without_client(made, cores)
+
+    assert cores_of("sleep", "7") == (2, [])
+    assert cores_of("curl") == (1, ["1 of 2 cores: the other is left for the client."])
 
 
 def test_memory_that_stays_after_a_peak_is_a_reason_for_a_goal_of_the_mean() -> None:

@@ -14,9 +14,12 @@ from conftest import load_benchmark
 from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.noise import WORTH
+from heapfit.errors import UsageError
 from heapfit.findings import Advice, AssumptionCheck
+from heapfit.fit import search
+from heapfit.gate import verdicts
 from heapfit.meaning import PROCESSOR, deciding_metrics
-from heapfit.records import Metric, Study, Trial
+from heapfit.records import Metric, Study, Trial, WorkloadRun, WorkloadServer
 from heapfit.report import Reading, html_report, json_report, markdown_report
 from heapfit.report.recommendation import deciding, headline, one_line
 from heapfit.statistics import read
@@ -104,6 +107,68 @@ def test_wall_time_decides_where_the_program_has_threads() -> None:
         ]
         chosen = {each.name for each in read(study, seen).study.metrics}
         assert (PROCESSOR in chosen) == decides, threads
+
+
+def resting(study: Study, *client: str) -> Study:
+    """The study, of a server that a client drives, or that runs for as long as a sleep."""
+    update = {
+        "server": WorkloadServer(command=["./worker"], ready="started"),
+        "run": WorkloadRun(command=list(client)),
+    }
+    return study.model_copy(update={"workload": study.workload.model_copy(update=update)})
+
+
+def asleep(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials, of several threads, each of which takes as long as the others."""
+    generator = np.random.default_rng(3)
+    return [
+        each.model_copy(
+            update={
+                "threads": 5,
+                "metrics": {**each.metrics, "wall_s": 7 + 0.001 * generator.random()},
+            }
+        )
+        for each in trials
+    ]
+
+
+def test_processor_time_decides_where_the_workload_fixes_how_long_a_trial_runs() -> None:
+    """Wall time was that of `sleep 7`: "1.000x, no difference is shown", beside 45 % less processor
+    time that nothing told."""
+    study, trials = measured({"glibc": 2.0, "quick": 1.1}, {"glibc": 1.0, "quick": 1.0}, blocks=4)
+    slept = asleep(trials)
+    assert PROCESSOR not in {e.name for e in read(resting(study, "redis-cli"), slept).study.metrics}
+    reading = Reading(resting(study, "/bin/sleep", "7"), slept)
+    summary, advice = reading.summary, reading.advice
+    assert "wall_s" not in {each.metric for each in summary.estimates}
+    assert summary.study.primary_metric == PROCESSOR
+    [shown] = [each for each in summary.verdicts if each.metric == PROCESSOR]
+    assert shown.turned().estimate == pytest.approx(0.55, rel=0.03)
+    assert advice is not None
+    assert headline(advice) == "Recommended: quick, by processor time"
+    assert advice.basis.endswith("because the workload fixes how long a trial runs.")
+    assert deciding(reading.results, advice) == [PROCESSOR, "peak_rss_bytes"]
+    for written in (
+        html_report.page(reading),
+        markdown_report.text(reading),
+        json_report.text(reading),
+    ):
+        assert "Processor time" in written
+        assert "Wall time" not in written
+
+
+def test_a_bound_on_wall_time_is_refused_where_the_workload_fixes_it() -> None:
+    """`--keep 'wall_s<=1.02'` passed whatever the program took."""
+    study, trials = measured({"glibc": 1.0, "slow": 1.5}, {"glibc": 1.0, "slow": 1.0})
+    study = resting(study, "sleep", "7")
+    with pytest.raises(UsageError, match=r"bound processor time: 'processor_s<=1\.02'"):
+        verdicts.check(search.conditions(["wall_s<=1.02"]), study)
+    bound = search.conditions(["processor_s<=1.02"])
+    verdicts.check(bound, study)
+    reading = Reading(study, asleep(trials))
+    must_not = [each.forbidden() for each in bound]
+    [decision] = verdicts.judge(must_not, reading.readings, reading.summary)
+    assert decision.outcome == "failed"
 
 
 def test_a_trial_counts_the_threads_of_the_process_that_has_most() -> None:

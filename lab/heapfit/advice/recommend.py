@@ -35,6 +35,7 @@ from heapfit.advice.costs import (
 from heapfit.advice.goals import TIME, Goal, goals
 from heapfit.advice.values import between_values
 from heapfit.advice.words import (
+    OF_FIXED_DURATION,
     Dispute,
     Known,
     by_processor_time,
@@ -232,7 +233,7 @@ def recommend(
             ]
         ),
         small=_small(contest, standings),
-        basis=by_processor_time(waits_of(readings)) if metrics.get(TIME) == PROCESSOR else "",
+        basis=_basis(readings) if metrics.get(TIME) == PROCESSOR else "",
         by_setting=winners,
         notes=[
             *notes,
@@ -244,6 +245,13 @@ def recommend(
             *_idle(study),
         ],
     )
+
+
+def _basis(readings: Readings) -> str:
+    """Why time is processor time."""
+    if not _has_wall_time(readings):
+        return OF_FIXED_DURATION
+    return by_processor_time(waits_of(readings))
 
 
 def _idle(study: Study) -> list[str]:
@@ -267,7 +275,7 @@ def _that_matter(readings: Readings, wanted: Sequence[Goal]) -> tuple[list[Goal]
     for goal in wanted:
         found = overall(readings, figures_of(readings, goal.metric.name), goal.metric)
         is_little = bool(found) and all(each.trivial for each in found)
-        if is_little and goal.metric.name == PROCESSOR:
+        if is_little and goal.metric.name == PROCESSOR and _has_wall_time(readings):
             is_little = not any(e.shown and not e.trivial for e in _of_wall_time(readings))
         (little if is_little else kept).append(goal)
     start = "{} does not count: in" if kept else "In"
@@ -314,7 +322,7 @@ def _contests(
     weighable = all(has_ratios(g, figures_of(readings, g.metric.name)) for g in wanted)
     nothing: list[list[Verdict]] = [[] for _ in in_each]
     wall, walls, by_wall, each_by_wall = [], nothing, [], nothing
-    if any(metric.name == PROCESSOR for metric, _ in figures):
+    if any(metric.name == PROCESSOR for metric, _ in figures) and _has_wall_time(readings):
         scores = _scores_by_wall_time(readings, wanted)
         wall, by_wall = _of_wall_time(readings), overall(readings, scores, SCORE)
         walls = in_settings(readings, figures_of(readings, WALL), _wall_time(readings), times)
@@ -330,6 +338,11 @@ def _contests(
 
     within = zip(zip(*settings, strict=True), in_each, walls, each_by_wall, strict=True)
     return contest(everywhere, on_scores, wall, by_wall), [contest(*each) for each in within]
+
+
+def _has_wall_time(readings: Readings) -> bool:
+    """Whether wall time counts beside processor time: not where the workload fixes it."""
+    return WALL in readings.figures
 
 
 def _wall_time(readings: Readings) -> Metric:

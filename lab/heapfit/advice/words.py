@@ -127,6 +127,12 @@ def small_program(peak: float) -> str:
     )
 
 
+OF_FIXED_DURATION = (
+    "Time is processor time (user and system) here, because the workload fixes how long a trial "
+    "runs."
+)
+
+
 def by_processor_time(waits: float) -> str:
     """Return why processor time stands for time."""
     return (

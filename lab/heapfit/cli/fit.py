@@ -335,6 +335,7 @@ class _Fit:
                 say("recording one run")
                 facts = look.by_runs(facts, good)
                 facts, notes = look.by_recording(facts, study, self.folder, self.data)
+                notes = [*look.without_client(self.setup.workload, self.setup.cores), *notes]
             self._keep(facts=facts, notes=notes)
         if not self.quiet:
             print_facts(labelled(facts))

@@ -163,7 +163,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     code = CANNOT_BE_TOLD if any(each.keeps == "untold" for each in able) else exit_code(told)
     code = 0 if choice else code
     shown = [of_goals["time"], of_goals["mean-memory" if setup.goal.text == MEAN else "memory"]]
-    if shown[0].name == PROCESSOR:
+    if shown[0].name == PROCESSOR and not reading.study.workload.fixes_duration:
         shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
@@ -558,4 +558,5 @@ def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
         return f"a bound of --keep {how}: {figures}"
     if choice is None:
         return f"it is within {goal.text}, as is what is used today: {figures}"
-    return f"it pays too, but is not shown to be ahead of {choice.name}: {figures}"
+    simpler = "; the simpler one is preferred" if choice.name in plainer(standing.name) else ""
+    return f"it pays too, but is not shown to be ahead of {choice.name}{simpler}: {figures}"

@@ -15,11 +15,12 @@ from pathlib import Path
 from heapfit import catalogue, options
 from heapfit.catalogue import treatment_word
 from heapfit.fit.answer import Answer
+from heapfit.fit.goal import parse
 from heapfit.host import elf
-from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
+from heapfit.meaning import PROCESSOR, RESIDENT_MEAN, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
-from heapfit.text import shell_word, with_variables
+from heapfit.text import bytes_text, percent, shell_word, with_variables
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
 # A library that no package has put in its place goes here, on the machine and into the image.
@@ -36,12 +37,26 @@ _WEEKLY = 1.1
 
 
 @dataclass(frozen=True)
+class Memory:
+    """What resident memory may reach, by the upper end of the interval, and was with today's."""
+
+    is_mean: bool  # over time; else its peak
+    most: float
+    before: float
+
+    @property
+    def is_less(self) -> bool:
+        """Whether today's is above what it may reach, so that being above it tells something."""
+        return self.most < self.before
+
+
+@dataclass(frozen=True)
 class Promise:
     """What is deployed in place of what, and how far the evidence reaches."""
 
     evidence: str
     today: InstalledAllocator
-    peak_bytes: float | None = None  # what it may reach, by the upper end of the interval
+    memory: Memory | None = None
     time: str = ""  # a sentence on the program's time beside today's
     preloaded: str = ""  # what the workload preloads itself, the C library
 
@@ -50,12 +65,15 @@ def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str)
     """Return what `answer`, which has a choice, promises by the study that is summed up."""
     chosen = next(each for each in answer.standings if each.name == answer.choice)
     today = {e.metric: e.median for e in summary.estimates if e.allocator == answer.baseline}
-    memory, time = _of_process(chosen.memory), _of_process(chosen.time)
+    is_mean = parse(answer.goal).is_of_mean
+    memory, time = _of_process(chosen.mean if is_mean else chosen.memory), _of_process(chosen.time)
     found = f"{time.estimate:.3g} times the {_TIMES[time.metric]}" if time else ""
     return Promise(
         evidence=evidence,
         today=summary.study.allocator(answer.baseline),
-        peak_bytes=memory.high * today[memory.metric] if memory and memory.high else None,
+        memory=Memory(is_mean, memory.high * today[memory.metric], today[memory.metric])
+        if memory and memory.high
+        else None,
         time=f" heapfit fit found {found} before." if found else "",
         preloaded=workload.run.environment.get(VARIABLE, ""),
     )
@@ -63,7 +81,7 @@ def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str)
 
 def _of_process(verdict: Verdict | None) -> Verdict | None:
     """The verdict, if it is on a figure of the whole process: a replay's are of its heap."""
-    is_such = verdict and verdict.metric in (RESIDENT_PEAK, *_TIMES)
+    is_such = verdict and verdict.metric in (RESIDENT_PEAK, RESIDENT_MEAN, *_TIMES)
     return verdict if verdict and is_such and verdict.subject == "ratio" else None
 
 
@@ -74,7 +92,7 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
     if of.today.library and not chosen.library:
         variables.setdefault(VARIABLE, "")
     files = {
-        "heapfit.env": _environment_file(variables),
+        "heapfit.env": _environment_file(variables, chosen),
         "heapfit.conf": _systemd(variables),
         "install.sh": _script(_INSTALL, chosen),
         "remove.sh": _script(_REMOVE, chosen),
@@ -111,7 +129,8 @@ def installation(folder: Path) -> list[str]:
 def shell_line(environment: Path) -> str:
     """Return the line that runs a program with the choice, by the file `heapfit.env`."""
     lines = environment.read_text(encoding="utf-8").splitlines()
-    return with_variables(dict(line.split("=", 1) for line in lines), "PROGRAM")
+    variables = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    return with_variables(variables, "PROGRAM")
 
 
 def remove(folder: Path) -> None:
@@ -170,9 +189,16 @@ def _package(chosen: InstalledAllocator) -> str | None:
     return entry.source.package if entry and entry.source.kind == "debian" else None
 
 
-def _environment_file(variables: Mapping[str, str]) -> str:
+def _environment_file(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:
     """For `EnvironmentFile=` of systemd, `docker run --env-file`, and `set -a; . FILE`."""
-    return "".join(f"{name}={value}\n" for name, value in variables.items())
+    lines = [f"{name}={value}\n" for name, value in variables.items()]
+    if takes_options(chosen):
+        controlled = options.merge(variables.get(options.VARIABLE, ""), {"control": "on"})
+        lines += [
+            "# For heapfit ctl, export and top:\n",
+            f"# {options.VARIABLE}={controlled}\n",
+        ]
+    return "".join(lines)
 
 
 def _systemd(variables: Mapping[str, str]) -> str:
@@ -233,6 +259,8 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         else "puts heapfit.conf in its place",
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen, of)),
+        unset=shlex.join(["unset", *_variables(variables, chosen)]),
+        stays=_stays(chosen),
         run=f"heapfit run --allocator {shlex.quote(treatment_word(chosen))} -- PROGRAM",
     )
 
@@ -250,8 +278,11 @@ def _script(text: str, chosen: InstalledAllocator) -> str:
 
 _FOR_SERVICE = """\
 set -eu
-service=${1:?"usage: $0 SERVICE"}
-service=${service%.service}
+if [ -z "${1:-}" ]; then
+    echo "usage: sh $0 SERVICE" >&2
+    exit 2
+fi
+service=${1%.service}
 drop_in=${DESTDIR:-}/etc/systemd/system/$service.service.d"""
 
 _INSTALL = """\
@@ -259,12 +290,12 @@ _INSTALL = """\
 # Puts the choice into use for a systemd service: sudo sh install.sh SERVICE
 # DESTDIR=DIR puts the files below DIR, and restarts nothing.
 {for_service}
-here=$(dirname "$0")
-package={package}
 if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1; then
     echo "$0: systemd has no service $service" >&2
     exit 1
 fi
+here=$(dirname "$0")
+package={package}
 if [ -n "$package" ] && [ -z "${{DESTDIR:-}}" ]; then
     apt-get install --yes "$package"
 fi
@@ -292,6 +323,10 @@ _REMOVE = """\
 #!/bin/sh
 # Undoes it: sudo sh remove.sh SERVICE
 {for_service}
+if [ ! -e "$drop_in/heapfit.conf" ]; then
+    echo "$0: there is no $drop_in/heapfit.conf" >&2
+    exit 1
+fi
 rm -f "$drop_in/heapfit.conf"
 rmdir --ignore-fail-on-non-empty "$drop_in" 2>/dev/null || true
 [ -n "${{DESTDIR:-}}" ] && exit 0
@@ -311,15 +346,8 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
         )  # fmt: skip
         note = "      # With control:on in HEAPFIT_OPTIONS, and heapfit export beside PROGRAM:"
         rules.append("\n".join([note, *(f"      # {each[6:]}" for each in rule.splitlines())]))
-    if of.peak_bytes:
-        peak = math.ceil(of.peak_bytes)
-        rules.append(
-            _rule("MemoryAbovePromise",
-                  f'max_over_time(process_resident_memory_bytes{{job="SERVICE"}}[1h]) > {peak}',
-                  "1h",
-                  "SERVICE has had more resident memory than heapfit fit promised by what it "
-                  "measured. If its work differs from what was measured, change the figure.")
-        )  # fmt: skip
+    if of.memory:
+        rules.append(_memory_rule(of.memory))
     usage = 'process_cpu_seconds_total{job="SERVICE"}[1d]'
     now, before = (f"sum by (job) (rate({usage}{past}))" for past in ("", " offset 1w"))
     rules.append(
@@ -328,10 +356,29 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
               f"compares with the time before the allocator was changed.{of.time}")
     )  # fmt: skip
     trial = "# The figure of memory is that of the trial: replace it if SERVICE works on more data."
-    head = [*([trial] if of.peak_bytes else []),
+    head = [*([trial] if of.memory and of.memory.is_less else []),
             "# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
             "  - name: heapfit-fit", "    rules:"]  # fmt: skip
     return "\n".join([*head, *rules, ""])
+
+
+def _memory_rule(memory: Memory) -> str:
+    """The rule on resident memory; in its place a comment where today's allocator would keep it."""
+    what, function = ("mean", "avg") if memory.is_mean else ("peak", "max")
+    if not memory.is_less:
+        most, before = (bytes_text(round(each)) for each in (memory.most, memory.before))
+        return (
+            f"      # No rule on memory: by the trials the {what} may be {most}, and was {before}\n"
+            "      # before, so that a rule could not tell the new allocator from the old one."
+        )
+    return _rule(
+        "MemoryAbovePromise",
+        f'{function}_over_time(process_resident_memory_bytes{{job="SERVICE"}}[1h])'
+        f" > {math.ceil(memory.most)}",
+        "1h",
+        f"The {what} resident memory of SERVICE was above what heapfit fit promised by what it "
+        "measured. If its work differs from what was measured, change the figure.",
+    )
 
 
 def _rule(name: str, expression: str, lasting: str, summary: str) -> str:
@@ -369,23 +416,25 @@ See that it is in force
 Watch it
   {watch}
 
-Undo it: remove what was added, and restart the program. Nothing else has changed.
+Undo it: remove what was added, and restart the program.
+  a shell      {unset}
   systemd      sudo sh remove.sh SERVICE
   Docker       remove the lines from the Dockerfile
   Compose      docker compose -f compose.yaml up -d
   Kubernetes   kubectl rollout undo deployment SERVICE
-"""
+{stays}"""
 
 
 def _watched(chosen: InstalledAllocator, of: Promise) -> list[str]:
     lines = [
-        "alerts.yaml goes into Prometheus's rule_files. It fires when processor time is above that",
-        "of the week before.",
+        "alerts.yaml goes into Prometheus's rule_files. It fires when processor time is more than",
+        f"{percent(_WEEKLY - 1)} above that of the week before.",
     ]
-    if of.peak_bytes:
+    if of.memory and of.memory.is_less:
+        what = "mean" if of.memory.is_mean else "peak"
         lines += [
-            "It also fires when memory is above that of the trials: put in your service's own",
-            "figure if it does other work.",
+            f"It also fires when the {what} of memory in an hour is above that of the trials: put",
+            "in your service's own figure if it does other work.",
         ]
     if takes_options(chosen):
         lines += [
@@ -411,6 +460,24 @@ def _needs(chosen: InstalledAllocator) -> str:
     return line
 
 
+def _variables(variables: Mapping[str, str], chosen: InstalledAllocator) -> list[str]:
+    """Return the variables that may be set, its options for control among them."""
+    own = [options.VARIABLE] if takes_options(chosen) else []
+    return list(dict.fromkeys([*variables, *own]))
+
+
+def _stays(chosen: InstalledAllocator) -> str:
+    """What undoing leaves, and how to remove that as well."""
+    if package := _package(chosen):
+        what, command = "package", f"sudo apt-get remove {package}"
+    elif copied := _copied(chosen):
+        what = "library"
+        command = shlex.join(["sudo", "rm", *(str(_LOCAL / each.name) for each in copied)])
+    else:
+        return ""
+    return f"The {what} stays, since other programs may use it. If none does: {command}\n"
+
+
 def _in_force(
     variables: Mapping[str, str], chosen: InstalledAllocator, today: InstalledAllocator
 ) -> list[str]:
@@ -422,5 +489,7 @@ def _in_force(
     if own := [name for name in variables if name != VARIABLE]:
         lines.append(rf"tr '\0' '\n' < /proc/PID/environ | grep -E '{'|'.join(own)}'")
     if takes_options(chosen):
-        lines.append("heapfit ctl PID stats    (with control:on in HEAPFIT_OPTIONS)")
+        lines.append(
+            "heapfit ctl PID stats    (with control:on in HEAPFIT_OPTIONS: see heapfit.env)"
+        )
     return lines

@@ -27,6 +27,7 @@ from heapfit.record import examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.text import percent, shell_word
 from heapfit.trial import preload
+from heapfit.trial.cores import allowed_cpus
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.run import recorded_run
 from heapfit.trial.source import Source
@@ -149,6 +150,14 @@ def by_runs(facts: Facts, trials: list[Trial]) -> Facts:
             "peak_rss_bytes": figures["peak_rss_bytes"],
         }
     )
+
+
+def without_client(workload: Workload, cores: int) -> list[str]:
+    """A note where a service is measured on fewer cores than there are."""
+    usable = len(allowed_cpus())
+    if workload.server is None or cores >= usable:
+        return []
+    return [f"{cores} of {usable} cores: the other is left for the client."]
 
 
 class _Witness(Source):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.gate.condition import Condition
 from heapfit.gate.decision import Decision, Outcome
-from heapfit.meaning import RESIDENT_PEAK, WALL
+from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import CAN_BE_ZERO, Setting, Study, Summary, Verdict
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.power import MOST_REPLICATES, replicates_to_tell
@@ -32,7 +32,7 @@ from heapfit.text import counted, join_words, scale_for
 
 # Measured of every program that runs. Any other metric is compared by its difference as soon as one
 # of its figures is zero.
-_NEVER_ZERO = (WALL, RESIDENT_PEAK, "instructions")
+_NEVER_ZERO = (WALL, PROCESSOR, RESIDENT_PEAK, "instructions")
 
 
 class RatioDecision(Decision):
@@ -47,6 +47,14 @@ def check(conditions: Sequence[Condition], study: Study) -> None:
     """Raise where a condition of the gate can never be judged in `study`, before it is run."""
     for each in conditions:
         known = [metric.name for metric in study.metrics]
+        if study.workload.fixes_duration:
+            known.append(PROCESSOR)
+            if each.metric == WALL:
+                bound = f"{PROCESSOR}{each.text.partition(WALL)[2]}"
+                raise UsageError(
+                    f"{each.option} {each.text!r}: the workload fixes how long a trial runs, so "
+                    f"{WALL} is the same under every allocator; bound processor time: {bound!r}"
+                )
         if each.metric not in known:
             start = f"{each.metric} cannot be measured"
             for note in study.machine.notes:
@@ -60,7 +68,7 @@ def check(conditions: Sequence[Condition], study: Study) -> None:
             )
         if each.metric in _NEVER_ZERO and each.is_difference:
             raise UsageError(
-                f"--fail-if {each.text!r}: {each.metric} is compared by its ratio; "
+                f"{each.option} {each.text!r}: {each.metric} is compared by its ratio; "
                 f"bound that, without a sign: '{each.metric}{each.sign}1.03'"
             )
         _treatments(each, study)

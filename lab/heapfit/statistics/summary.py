@@ -132,9 +132,14 @@ def precision_of(readings: Readings) -> Precision | None:
     read: of every pair, in every setting. How far an interval of a ratio reaches to either side is
     the root of its upper bound over its lower one, less 1: on the scale of logarithms it is
     symmetric. A metric whose figures can be zero has no ratio, and no precision. Processor time,
-    where it decides, is left out: whether it does is not known before the end.
+    where it decides beside wall time, is left out: whether it does is not known before the end.
     """
-    metrics = [each for each in deciding_metrics(readings.study) if each.name != PROCESSOR]
+    study = readings.study
+    metrics = [
+        each
+        for each in deciding_metrics(study)
+        if each.name != PROCESSOR or study.workload.fixes_duration
+    ]
     ratios = (each for each in _verdicts(readings, metrics) if each.subject == "ratio")
     return max(map(_precision, ratios), key=lambda each: each.reached, default=None)
 

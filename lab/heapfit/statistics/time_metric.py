@@ -20,7 +20,8 @@ a verdict is false no more often than if its metric had been fixed. Processor ti
 - and wall time varies more than processor time does.
 
 `benchmarks/verdict_errors.py` simulates the choice. It is not made for a study that is judged by
-another metric than wall time, nor for a server, whose wall time is its client's.
+another metric than wall time, nor for a server, whose wall time is its client's. If the workload
+fixes how long a trial runs, processor time replaces wall time, which says nothing then.
 """
 
 from __future__ import annotations
@@ -49,25 +50,55 @@ def read(study: Study, trials: Sequence[Trial]) -> Readings:
     """Return the trials as `observations.read` does, with processor time as a further metric of
     the study where it decides."""
     readings = observations.read(study, trials)
+    if study.workload.fixes_duration:
+        return _without_wall_time(readings)
     processor = processor_time(readings)
     if processor is None or _has_threads(trials) or not _is_of_one_processor(readings, processor):
         return readings
     wall, own = (_tables(readings, each) for each in (readings.figures[WALL], processor))
     if not decides(wall, own):
         return readings
-    metric = Metric(
-        name=PROCESSOR,
-        label="Processor time",
-        unit="s",
-        better="lower",
-        source=f"user and system time, added; decides, as waits vary by {waits(wall, own):.0%}",
-    )
+    metric = _metric(f"waits vary by {waits(wall, own):.0%}")
     at = next(n for n, each in enumerate(study.metrics, 1) if each.name == WALL)
     metrics = [*study.metrics[:at], metric, *study.metrics[at:]]
     return replace(
         readings,
         study=study.model_copy(update={"metrics": metrics}),
         figures={**readings.figures, PROCESSOR: processor},
+    )
+
+
+def _without_wall_time(readings: Readings) -> Readings:
+    """Return the readings with processor time in the place of wall time."""
+    processor = _processor_time(readings)
+    if processor is None:
+        return readings
+    study = readings.study
+    metric = _metric("the workload fixes how long a trial runs")
+
+    def renamed(name: str) -> str:
+        return PROCESSOR if name == WALL else name
+
+    update = {
+        "metrics": [metric if each.name == WALL else each for each in study.metrics],
+        "primary_metric": renamed(study.primary_metric),
+        "shown": [renamed(each) for each in study.shown],
+    }
+    figures = {**readings.figures, WALL: processor}
+    return replace(
+        readings,
+        study=study.model_copy(update=update),
+        figures={renamed(name): each for name, each in figures.items()},
+    )
+
+
+def _metric(why: str) -> Metric:
+    return Metric(
+        name=PROCESSOR,
+        label="Processor time",
+        unit="s",
+        better="lower",
+        source=f"user and system time, added; decides, as {why}",
     )
 
 
@@ -80,10 +111,14 @@ def waits_of(readings: Readings) -> float:
 def processor_time(readings: Readings) -> Floats | None:
     """Return each trial's processor time; None where wall time is not what the study is about."""
     study = readings.study
-    known = [name for name in PROCESSOR_TIME if name in readings.figures]
-    if study.primary_metric != WALL or WALL not in readings.figures or study.workload.server:
+    if study.primary_metric != WALL or study.workload.server:
         return None
-    if PROCESSOR_TIME[0] not in known:
+    return _processor_time(readings)
+
+
+def _processor_time(readings: Readings) -> Floats | None:
+    known = [name for name in PROCESSOR_TIME if name in readings.figures]
+    if WALL not in readings.figures or PROCESSOR_TIME[0] not in known:
         return None
     total = np.sum([readings.figures[name] for name in known], axis=0)
     there = np.isfinite(total) & np.isfinite(readings.figures[WALL])

@@ -148,7 +148,8 @@ def plan(
 def default_cores(workload: Workload) -> int:
     """Return how many cores to use unless told: all, but one is left to a server's client."""
     usable = len(allowed_cpus())
-    return max(1, usable - 1) if workload.server else usable
+    has_client = workload.server is not None and not workload.fixes_duration
+    return max(1, usable - 1) if has_client else usable
 
 
 def extended(study: Study, replicates: int) -> Study:
