@@ -232,7 +232,13 @@ def chosen(answer: dict[str, Any], figure: str) -> dict[str, Any]:
             found = each[figure]
             return {"choice": each["name"],
                     **{name: found[name] for name in ("estimate", "low", "high")}}  # fmt: skip
-    return {"choice": answer["choice"], "estimate": 1.0, "low": 1.0, "high": 1.0}
+    stays = {"choice": answer["choice"], "estimate": 1.0, "low": 1.0, "high": 1.0}
+    for each in answer["standings"]:  # Better, but whether it keeps the bound could not be told.
+        if each["keeps"] == "untold" and each[figure] and each[figure]["high"] < 1:
+            told = {what: {name: each[what][name] for name in ("estimate", "low", "high")}
+                    for what in (figure, "time")}  # fmt: skip
+            return {**stays, "untold": {"name": each["name"], **told}}
+    return stays
 
 
 def best_default(workload: Workload, metric: str, blocks: int) -> str:
