@@ -3,7 +3,7 @@
 
     .venv/bin/python benchmarks/fit.py gains        memory against each program's best default
     .venv/bin/python benchmarks/fit.py time         time in the allocator likewise, by replays
-    .venv/bin/python benchmarks/fit.py promises     the gains measured again, on another day
+    .venv/bin/python benchmarks/fit.py promises     what ordinary fits promise, measured again
     .venv/bin/python benchmarks/fit.py false        programs that no allocator helps
     .venv/bin/python benchmarks/fit.py tau          replays beside programs: Kendall's tau
     .venv/bin/python benchmarks/fit.py grid         what fit finds of a whole grid's best
@@ -73,14 +73,14 @@ UNHELPED = {
 GRID_BLOCKS = 6
 # `at equal time` and `at equal memory` of the goals.
 TIME_BOUND, MEMORY_BOUND = "wall_s<=1.01", "replay_peak_bytes<=1.02"
-MEAN, REPLAYED_TIME = "mean_rss_bytes", "allocator_s"
+MEAN, PEAK, REPLAYED_TIME = "mean_rss_bytes", "peak_rss_bytes", "allocator_s"
 
 
 @dataclass(frozen=True)
 class Effort:
     """How long each fit may take, and the blocks of each study of the allocators' defaults.
 
-    Twice as many measure promises again, and a program beside its replay.
+    Twice as many measure a program beside its replay.
     """
 
     time: str
@@ -118,25 +118,27 @@ def time_gains(name: str, effort: Effort) -> dict[str, Any]:
 
 
 def promises(name: str, effort: Effort) -> dict[str, Any]:
-    """What was promised of time and memory, and what a fresh run finds."""
-    kept = stored().get("gains", {}).get(name)
-    if kept is None or kept["choice"] is None:
+    """What an ordinary fit promises of time and memory, and what a fresh run finds."""
+    folder, again = STUDIES / f"promised-{name}", STUDIES / f"again-{name}"
+    answer = fit([name], folder, "--time", effort.time)
+    if answer["choice"] is None:
         return {"choice": None, "promises": []}
-    confirmed = STUDIES / kept["folder"] / "confirm"
-    study, _trials = load(confirmed)
-    pair = [study.allocator(study.baseline), study.allocator(kept["choice"])]
-    fresh = study_of(study.workload, pair, 2 * effort.blocks, step=500)
-    execute(fresh, STUDIES / f"again-{name}", data=data_of(study.workload))
-    told, found = read(confirmed), read(STUDIES / f"again-{name}")
+    told = read(folder / "confirm")
+    study = told.study
+    pair = [study.allocator(study.baseline), study.allocator(answer["choice"])]
+    # Twice the blocks, so that the fresh figure adds little chance of its own.
+    fresh = study_of(study.workload, pair, 2 * told.blocks, step=500)
+    execute(fresh, again, data=data_of(study.workload))
+    found = read(again)
     made = []
-    for metric in (study.primary_metric, MEAN):
-        before, now = (verdict(each, metric, kept["choice"]) for each in (told, found))
+    for metric in (study.primary_metric, PEAK, MEAN):
+        before, now = (verdict(each, metric, answer["choice"]) for each in (told, found))
         if before is None or now is None or before.low is None or before.high is None:
             continue
         holds = before.low <= now.estimate <= before.high
         made.append({"metric": metric, "told": interval(before), "again": interval(now),
                      "within": holds})  # fmt: skip
-    return {"choice": kept["choice"], "promises": made}
+    return {"choice": answer["choice"], "promises": made}
 
 
 def false_ones(name: str, effort: Effort) -> dict[str, Any]:
