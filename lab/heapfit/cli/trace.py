@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -237,7 +237,6 @@ def merge(
         f"{out}: {made.events:,} events of {made.processes:,} process"
         + ("es" if made.processes > 1 else ""),
         made.problems,
-        made.notes,
     )
 
 
@@ -268,9 +267,7 @@ def _shown(what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress(done, total, what)
 
 
-def _answer(
-    as_json: bool, plain: dict[str, Any], line: str, wrong: Problems, notes: Sequence[str] = ()
-) -> None:
+def _answer(as_json: bool, plain: dict[str, Any], line: str, wrong: Problems) -> None:
     """Say what was written, and what it lacks because its trace does."""
     if as_json:
         print_json(plain)
@@ -280,8 +277,6 @@ def _answer(
 
     for problem in problems(wrong):
         warn(problem)
-    for note in notes:
-        warn(f"note: {note}")
 
 
 def _there(trace: Path) -> Path:

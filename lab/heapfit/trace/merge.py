@@ -2,12 +2,11 @@
 
 Traces of one process that follow each other (recording was stopped and started again) are its
 parts: a thread is told by its number in the system, an address is the same block in all of them.
-Traces are taken for such parts when process, parent, program and arguments agree, and the time at
-which the process began, and their file numbers differ, or one recorder after the other was attached
-to the process. In containers only that time tells processes apart: of two recorders that were
-attached, both must know it. What became of a block
-between two recordings nobody knows: those that live at the end of one are freed there. Nothing is
-unknown between parts that were cut out of one recording, where one ends when the next begins.
+Traces are taken for such parts when process, parent, program, arguments and the time at which the
+process began agree, and their file numbers differ, or one recorder after the other was attached to
+the process. What became of a block between two recordings nobody knows: those that live at the end
+of one are freed there. Nothing is unknown between parts that were cut out of one recording, where
+one ends when the next begins.
 
 All others are of processes of their own: their threads are other threads, and their addresses, of
 blocks as of code, are moved apart, the second process's by 2^57, and so on. Where each begins on
@@ -55,7 +54,7 @@ from heapfit.trace.sites import parse_mappings
 # Addresses of programs are below, on processors with five levels of page tables too.
 _SPACE_BITS = 57
 # What the traces of one process have in common.
-_TOLD_BY = ("pid", "parent", "program", "arguments")
+_TOLD_BY = ("pid", "parent", "program", "arguments", "process_began")
 PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
 # Two thirds of a gigabyte at most, however many files are read side by side.
 _ROWS_OF_ALL = 1 << 23
@@ -72,7 +71,6 @@ class Merged:
     processes: int
     duration_ns: int
     problems: Problems
-    notes: list[str]
 
 
 def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = None) -> Merged:
@@ -82,7 +80,7 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
         readers = [opened.enter_context(Reader(source)) for source in sources]
         infos = [reader.info for reader in readers]
         _check(sources, infos)
-        processes, notes = _processes(sources, infos)
+        processes = _processes(sources, infos)
         _check_parts(sources, infos, processes)
         info = {
             **infos[0],
@@ -93,8 +91,7 @@ def merge(sources: Sequence[Path], target: Path, on_progress: Progress | None = 
             "live_at_start": min(infos, key=_started).get("live_at_start", 0),
         }
         with Writer(target, info) as writer:
-            merger = _Merger(readers, processes, writer)
-            return replace(merger.merge(on_progress), notes=notes)
+            return _Merger(readers, processes, writer).merge(on_progress)
 
 
 def _started(info: dict[str, Any]) -> int:
@@ -142,54 +139,32 @@ def _parts(info: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _parts(each)
 
 
-def _processes(
-    sources: Sequence[Path], infos: Sequence[dict[str, Any]]
-) -> tuple[list[int], list[str]]:
-    """Return which process each trace is of, from 0 in order of appearance, and notes on those that
-    may be of one."""
+def _processes(sources: Sequence[Path], infos: Sequence[dict[str, Any]]) -> list[int]:
+    """Return which process each trace is of, from 0 in order of appearance."""
     groups: list[list[int]] = []  # the traces of each process
-    notes = []
     for new in sorted(range(len(infos)), key=lambda each: _started(infos[each])):
-        unclear = []
-        for own in groups:
-            is_one = _is_one(sources, infos, own, new)
-            if is_one:
-                own.append(new)
-                break
-            if is_one is None:
-                unclear.append(sources[own[-1]])
-        else:
+        own = next((each for each in groups if _is_one(sources, infos, each, new)), None)
+        if own is None:
             groups.append([new])
-            notes += [_unclear(each, sources[new]) for each in unclear]
+        else:
+            own.append(new)
     if len(groups) > PROCESSES_MAX:
         raise UsageError(
             f"these are {len(groups)} processes; merge at most {PROCESSES_MAX} into one"
         )
     groups.sort(key=min)
-    processes = [
+    return [
         next(process for process, own in enumerate(groups) if each in own)
         for each in range(len(infos))
     ]
-    return processes, notes
-
-
-def _unclear(first: Path, second: Path) -> str:
-    return (
-        f"{first} and {second} count as two processes: not both tell when their process began, as "
-        "recordings by an older heapfit do not, and in containers nothing else tells them apart"
-    )
 
 
 def _is_one(
     sources: Sequence[Path], infos: Sequence[dict[str, Any]], earlier: Sequence[int], new: int
-) -> bool | None:
-    """Return whether a trace is of the process that the earlier ones are of; None: by all but when
-    their processes began, which not both tell."""
+) -> bool:
+    """Return whether a trace is of the process that the earlier ones are of."""
     info, known = infos[new], infos[earlier[0]]
     if any(known.get(name) != info.get(name) for name in _TOLD_BY):
-        return False
-    times = {int(each.get("process_began", 0)) for each in (known, info)}
-    if len(times - {0}) > 1:
         return False
     own, others = _recordings(info), set[tuple[Any, int]]()
     for each in earlier:
@@ -197,11 +172,12 @@ def _is_one(
     alike = {number for number, _ in own} & {number for number, _ in others}
     if not alike or any(began > 0 for _, began in own & others):
         return True
-    # A process begins once; the recorder tells what lived before of one that has just begun.
+    # Each recorder that is attached counts from 1. In containers, processes have one number, too:
+    # only when it began tells them apart. The recorder of one that has just begun tells what lived
+    # before.
     was_running = info.get("began_late", False) and "live_before" not in info
-    if not was_running or not _is_over(sources[earlier[-1]], _recording(info)[1]):
-        return False
-    return None if 0 in times else True
+    is_known = was_running and info.get("process_began", 0) > 0
+    return is_known and _is_over(sources[earlier[-1]], _recording(info)[1])
 
 
 def _is_over(source: Path, ns: int) -> bool:
@@ -476,7 +452,7 @@ class _Merger:
         gaps = Problems(gap_ns=longest)
         problems = sum((source.reader.problems for source in self._sources), gaps)
         self.writer.end = {"reason": "merged", "ends": ends, "problems": problems.told}
-        return Merged(events, len(self._processes), last_ns, problems, [])
+        return Merged(events, len(self._processes), last_ns, problems)
 
     def _in_order(self) -> Iterator[tuple[Columns, int]]:
         """Yield events in order of time, each batch with the time up to which it is complete."""
