@@ -57,6 +57,10 @@ class UsageError(HeapfitError):
     exit_code = 2
 
 
+class AnotherStudy(UsageError):
+    """The folder holds another study."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str], listed_by: str = "") -> UsageError:
     """Return the error for a `name` that is no `kind`, naming the nearest valid one.
 

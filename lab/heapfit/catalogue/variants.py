@@ -302,6 +302,8 @@ def split_words(text: str) -> list[str]:
 
     >>> split_words("glibc, heapfit:decay_ms=5,huge_pages=never,mine=./a.so")
     ['glibc', 'heapfit:decay_ms=5,huge_pages=never', 'mine=./a.so']
+    >>> split_words("jemalloc:env.MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0,jemalok")
+    ['jemalloc:env.MALLOC_CONF=dirty_decay_ms:0,muzzy_decay_ms:0', 'jemalok']
     """
     words: list[str] = []
     for item in filter(None, map(str.strip, text.split(","))):
@@ -316,7 +318,9 @@ def _begins_a_word(item: str) -> bool:
     head = item.partition("=")[0]
     if head.startswith((OPTION_PREFIX, ENVIRONMENT_PREFIX)) or head in options.OPTIONS:
         return False
-    return head.partition(":")[0] in load_allocators() or "/" in item or "=" not in item
+    if head.partition(":")[0] in load_allocators() or "/" in item:
+        return True
+    return not {":", "="} & set(item)  # else it is a part of a variable's value
 
 
 def _treated(

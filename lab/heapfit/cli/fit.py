@@ -40,10 +40,12 @@ from heapfit.cli.provide import (
     with_baseline,
 )
 from heapfit.doctor import examine, examine_objects, examine_program
-from heapfit.errors import UsageError
+from heapfit.errors import AnotherStudy, UsageError
 from heapfit.files import check_name
+from heapfit.host import proc
+from heapfit.host.machine import inherited_settings
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
-from heapfit.study import default_cores, execute, load, note_look
+from heapfit.study import default_cores, execute, load, note_look, set_aside
 from heapfit.text import bytes_text, counted, duration, shell_word, visible
 
 if TYPE_CHECKING:
@@ -150,7 +152,8 @@ def fit(
         baseline=baseline, allocators=",".join(words), timeout=timeout, output=output,
         program=context.obj,
     )  # fmt: skip
-    request = state.Request(command=command, goal=goal)
+    process_began = proc.began(process_number(pid)) if pid is not None else 0
+    request = state.Request(command=command, goal=goal, process_began=process_began)
 
     def comparing(allocators: str, blocks: int) -> str:
         again = partial(command_line, allocators=allocators, baseline=baseline, replicates=blocks)
@@ -240,6 +243,9 @@ def _recorded(pid: int, folder: Path, request: Request, time_s: float) -> Path:
         for_s = running.seconds(time_s)
         say(f"recording process {pid} for {duration(for_s)}; it should be doing its usual work")
         running.record(recorder, trace, for_s)
+    else:
+        day = running.of_the_day(trace)
+        say(f"this goes on with the recording of {day}; for a new one, use another --out")
     return trace
 
 
@@ -299,8 +305,9 @@ class _Fit:
         if where and reading:
             note_look(where, reading.blocks)
             write_reading(reading, where)
+        is_new = found != self.state.answer
         self._keep(answer=found)
-        files = self._deploy(found, reading)
+        files = self._deploy(found, reading, is_new=is_new)
         shown = page.write(self.state, reading, files, self.folder)
         if self.quiet:
             more = {"folder": self.folder, "deploy": files, "page": shown}
@@ -322,6 +329,12 @@ class _Fit:
         self._keep()
         study = self.setup.study("as it is", [], search.LOOK_BLOCKS, 1, 0)
         self._run(study, self.folder / "look", self.setup.time_s)
+        began = search.began(self.folder / "look")
+        if self.state.facts and self.state.looked != began:
+            self._keep(facts=None, notes=[], answer=None)
+            if not self.trace:
+                facts = look.by_file(self.setup.workload, self.setup.cores)
+                look.forget(self.folder)
         if not look.repeats(load(self.folder / "look")[1]):  # It may fail now and then.
             longer = self.setup.study("as it is", [], 2 * search.LOOK_BLOCKS, 1, 0)
             self._run(longer, self.folder / "look", self.setup.time_s)
@@ -336,7 +349,7 @@ class _Fit:
                 facts = look.by_runs(facts, good)
                 facts, notes = look.by_recording(facts, study, self.folder, self.data)
                 notes = [*look.without_client(self.setup.workload, self.setup.cores), *notes]
-            self._keep(facts=facts, notes=notes)
+            self._keep(looked=began, facts=facts, notes=notes)
         if not self.quiet:
             print_facts(labelled(facts))
             if (self.folder / look.RECORDING).exists():
@@ -359,6 +372,12 @@ class _Fit:
         for each in [*own, *(found for found in examine() if found.topic in _TOPICS)]:
             if each is not None and not each.ok:
                 warn(f"warning: {each.topic}: {each.state}; {each.advice}")
+        for name, value in inherited_settings().items():
+            if not name.startswith("LD_"):
+                warn(
+                    f"warning: {name}={value} is set here and so in every run, but not in what is "
+                    "deployed; unset it, or set it for the service, too"
+                )
 
     def _candidates(
         self, facts: Facts, trial_s: float
@@ -408,9 +427,18 @@ class _Fit:
         return found, {}
 
     def _run(self, study: Study, where: Path, limit_s: float | None = None) -> None:
+        from heapfit.fit.search import outdated
+
         progress = _StepProgress(limit_s)
         with kept_on_interrupt(progress, self.folder):
-            execute(study, where, progress, self.data)
+            try:
+                execute(study, where, progress, self.data)
+            except AnotherStudy:  # The workload's file has been edited.
+                set_aside([where], self.folder)
+                execute(study, where, progress, self.data)
+            if old := outdated(self.folder):
+                kept = set_aside(old, self.folder)
+                say(f"what was measured before the change is kept in {kept}")
 
     def _keep(self, **update: object) -> None:
         from heapfit.fit.state import save
@@ -418,7 +446,9 @@ class _Fit:
         self.state = self.state.model_copy(update=update)
         save(self.folder, self.state)
 
-    def _deploy(self, answer: Answer, reading: Reading | None) -> list[Path]:
+    def _deploy(self, answer: Answer, reading: Reading | None, *, is_new: bool) -> list[Path]:
+        """Write the files that deploy a choice; those of an answer that is there may have been
+        edited since, and stay."""
         from heapfit.fit import deploy
 
         if answer.choice is None or reading is None:
@@ -428,7 +458,7 @@ class _Fit:
         why = [each for each in answer.why if each != answer.late]
         evidence = "\n".join([*why, f"The trials: heapfit report {shell_word(answer.study)}"])
         promise = deploy.promise(answer, reading.summary, self.setup.workload, evidence)
-        return deploy.write(chosen, promise, self.folder / "deploy")
+        return deploy.write(chosen, promise, self.folder / "deploy", is_new=is_new)
 
     def _heading(self, title: str, what: str) -> None:
         self.console.print(Text.assemble("\n", (title, "bold"), f": {what}"))

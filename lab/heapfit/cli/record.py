@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from dataclasses import replace
+from glob import escape
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -20,6 +21,7 @@ from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import free_name
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
 from heapfit.host.proc import LISTED_BY, present
 from heapfit.host.program import why_not_preloadable
@@ -38,6 +40,8 @@ from heapfit.record import (
     told_to_stop,
 )
 from heapfit.record import run as run_recorded
+from heapfit.record.options import PROCESS
+from heapfit.record.run import check_path
 from heapfit.records import Workload
 from heapfit.text import shell_word
 
@@ -208,7 +212,11 @@ def _record_workload(
     )  # fmt: skip
     data = catalogue.prepare_workload(workload, say) if workload.prepare else None
     say(f"recording one run of {workload.name}")
-    file = (output or Path(f"{workload.name}{SUFFIX}")).absolute()
+    file = (output or free_name(Path(f"{workload.name}{SUFFIX}"))).absolute()
+    if PROCESS in file.name:
+        raise UsageError(f"{PROCESS} is for a command: a workload's recordings are FILE, FILE.1 …")
+    for each in (file, *file.parent.glob(f"{escape(file.name)}.[0-9]*")):
+        check_path(each)
     settings = replace(options, children=True).settings()
     try:
         files, _ = recorded_run(study, file, data, settings, all_processes=options.children)

@@ -37,7 +37,7 @@ class Standing(Record):
     keeps: Outcome  # the bounds of --keep
     gains: bool  # it is shown to be better by the goal, by more than is too little to matter
     shortfall: str = ""  # why that is not so
-    limited: float | None = None  # upper end of the interval of what the goal limits, in bytes
+    limited: float | None = None  # what the goal limits, as it is judged, in bytes
     untold: list[str] = Field(
         default=[]
     )  # metrics of the goal in which it may be the same, or well better
@@ -167,17 +167,18 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
     if choice is None and is_over and not able:
-        why, code = [_nothing_meets(setup.goal, highest)], 1
-    elif choice is None and not able and any(each.untold for each in standings):
-        why, code = _untold_words(setup, where, reading, standings), CANNOT_BE_TOLD
+        whole = {name: most for name, most in highest.items() if name not in failed}
+        why, code = [_nothing_meets(setup.goal, whole)], 1
+    elif choice is None and not able and (open_ones := _open(standings, setup.goal)):
+        why, code = _untold_words(setup, where, reading, open_ones), CANNOT_BE_TOLD
     elif choice is not None and choice.limited is not None:
         what = setup.goal.limit.what if setup.goal.limit else ""
         why.append(
-            f"Its {what} resident memory is {bytes_text(round(choice.limited))} at the upper end "
-            f"of the 95 % interval: within {setup.goal.text}."
+            f"Its {what} resident memory is {bytes_text(round(choice.limited))} "
+            f"{_JUDGED[what]}: within {setup.goal.text}."
         )
     if not standings and failed:
-        why, code = start.why, max(code, start.exit_code)
+        why, code = start.why, int(bool(setup.keep) or is_over)
     if choice is None and setup.goal.gives != "both":
         idle = {each.name for each in start.not_chosen if each.adds_nothing}
         found = _screened(setup, where.parent, reading)
@@ -237,7 +238,7 @@ class _Weighed:
         return [
             Standing(
                 name=name,
-                time=_found(summary, self.of_goals["time"], name),
+                time=_cost(summary, self.of_goals["time"], name),
                 memory=_found(summary, self.of_goals["memory"], name),
                 mean=_found(summary, self.of_goals["mean-memory"], name),
                 unbeaten=name in unbeaten,
@@ -254,13 +255,20 @@ class _Weighed:
 
 # ------------------------------------------------------------------- a limit
 
+# A single run above a limit of the peak may be killed.
+_JUDGED = {"peak": "in its highest run", "mean": "at the upper end of the 95 % interval"}
+
 
 def _highest(summary: Summary, limit: Limit | None) -> dict[str, float]:
-    """Return by allocator the upper end of the interval of what the goal limits."""
+    """Return by allocator what the goal limits, as it is judged."""
     if limit is None:
         return {}
     metric = limit.metric(summary.study)
-    return {each.allocator: each.high for each in summary.estimates if each.metric == metric}
+    return {
+        each.allocator: each.maximum if limit.what == "peak" else each.high
+        for each in summary.estimates
+        if each.metric == metric
+    }
 
 
 def _meets(limit: Limit | None, highest: float | None) -> bool:
@@ -268,12 +276,12 @@ def _meets(limit: Limit | None, highest: float | None) -> bool:
 
 
 def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
-    if not highest:
+    if not highest or goal.limit is None:
         return f"Nothing meets {goal.text}: no figure was measured."
     lowest = min(highest, key=lambda name: highest[name])
     return (
         f"Nothing meets {goal.text}: the lowest value seen is that of {lowest}, "
-        f"{bytes_text(round(highest[lowest]))} (upper end of the 95 % interval)."
+        f"{bytes_text(round(highest[lowest]))} {_JUDGED[goal.limit.what]}."
     )
 
 
@@ -288,11 +296,19 @@ def _untold(reading: Reading, advice: Advice, name: str) -> list[str]:
     }
     if any(_better(_metric(summary, each), verdict) < 0 for each, verdict in found.items()):
         return []
-    lower = [each for each in found if _metric(summary, each).better == "lower"]
     return [
         each
-        for each in lower
-        if noise.is_untold(reading.readings, _metric(summary, each), found[each])
+        for each, verdict in found.items()
+        if noise.is_untold(reading.readings, _metric(summary, each), verdict)
+    ]
+
+
+def _open(standings: Sequence[Standing], goal: Goal) -> list[Standing]:
+    """Return those that may be better, and could be chosen if they were."""
+    return [
+        each
+        for each in standings
+        if each.untold and each.keeps != "failed" and _meets(goal.limit, each.limited)
     ]
 
 
@@ -307,8 +323,10 @@ def _untold_words(
             metric = _metric(summary, name)
             verdict = _found(summary, metric, each.name)
             assert verdict is not None, "it would not be untold"
+            better = "less" if metric.better == "lower" else "more"
             lines.append(
-                f"Whether {each.name} has less {metric.label.lower()} than {setup.baseline.name} "
+                f"Whether {each.name} has {better} {metric.label.lower()} than "
+                f"{setup.baseline.name} "
                 "cannot be told: the true ratio may be anywhere from "
                 f"{verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x."
             )
@@ -358,6 +376,13 @@ def _found(summary: Summary, metric: Metric, name: str) -> Verdict | None:
     """The verdict on `name` beside the baseline."""
     own = (each for each in summary.verdicts if each.metric == metric.name)
     return _beside(own, name, summary.study.baseline)
+
+
+def _cost(summary: Summary, metric: Metric, name: str) -> Verdict | None:
+    """The verdict on what `name` costs beside the baseline: more requests a second are less time
+    for each."""
+    found = _found(summary, metric, name)
+    return found if found is None or metric.better == "lower" else found.turned()
 
 
 def _beside(verdicts: Iterable[Verdict], name: str, baseline: str) -> Verdict | None:

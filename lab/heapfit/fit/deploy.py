@@ -20,7 +20,7 @@ from heapfit.host import elf
 from heapfit.meaning import PROCESSOR, RESIDENT_MEAN, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write
-from heapfit.text import bytes_text, percent, shell_word, with_variables
+from heapfit.text import bytes_text, join_words, percent, shell_word, with_variables
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
 # A library that no package has put in its place goes here, on the machine and into the image.
@@ -31,6 +31,9 @@ _OF_LIBC = re.compile(r"(ld-linux.*|lib(c|dl|m|pthread|rt|resolv))\.so\.\d+$")
 _OF_SYSTEM = re.compile(r"lib(stdc\+\+|gcc_s|gomp|atomic)\.so\.\d+$")
 
 ALERTS = "alerts.yaml"
+# systemd reads drop-ins by name, and the last one that sets a variable counts: `systemctl edit`
+# writes override.conf.
+DROP_IN = "zz-heapfit.conf"
 _TIMES = {WALL: "wall time", PROCESSOR: "processor time"}
 # What a service's processor time may be beside that of a week ago without anybody's doing.
 _WEEKLY = 1.1
@@ -85,15 +88,17 @@ def _of_process(verdict: Verdict | None) -> Verdict | None:
     return verdict if verdict and is_such and verdict.subject == "ratio" else None
 
 
-def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
-    """Write the files that put `chosen` in place of what there is into `folder`, anew; return
-    them."""
+def write(
+    chosen: InstalledAllocator, of: Promise, folder: Path, *, is_new: bool = True
+) -> list[Path]:
+    """Write the files that put `chosen` in place of what there is into `folder`, anew unless all
+    are there and not `is_new`; return them."""
     variables = deployed(chosen, of.preloaded)
     if of.today.library and not chosen.library:
         variables.setdefault(VARIABLE, "")
     files = {
         "heapfit.env": _environment_file(variables, chosen),
-        "heapfit.conf": _systemd(variables),
+        DROP_IN: _systemd(variables),
         "install.sh": _script(_INSTALL, chosen),
         "remove.sh": _script(_REMOVE, chosen),
         "Dockerfile.part": _docker(variables, chosen),
@@ -102,6 +107,9 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
         ALERTS: _alerts(chosen, of),
         "README.txt": _readme(variables, chosen, of),
     }
+    written = [folder / name for name in files]
+    if not is_new and all(each.exists() for each in written):
+        return written
     try:
         remove(folder)
         folder.mkdir(parents=True)
@@ -113,7 +121,7 @@ def write(chosen: InstalledAllocator, of: Promise, folder: Path) -> list[Path]:
             shutil.copyfile(library, folder / library.name)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    return [folder / name for name in files]
+    return written
 
 
 def installation(folder: Path) -> list[str]:
@@ -186,7 +194,9 @@ def _package(chosen: InstalledAllocator) -> str | None:
     """The Debian package that has the library, if one has."""
     plain = chosen.variant_of or chosen
     entry = catalogue.load_allocators().get(plain.name)
-    return entry.source.package if entry and entry.source.kind == "debian" else None
+    if entry is None or entry.title != plain.title:  # a file of the user's, with such a name
+        return None
+    return entry.source.package if entry.source.kind == "debian" else None
 
 
 def _environment_file(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:
@@ -205,7 +215,7 @@ def _systemd(variables: Mapping[str, str]) -> str:
     words = [_quoted(f"{name}={value}".replace("%", "%%")) for name, value in variables.items()]
     lines = [f"Environment={word}" for word in words]
     return "\n".join(
-        ["# /etc/systemd/system/SERVICE.service.d/heapfit.conf", "[Service]", *lines, ""]
+        [f"# /etc/systemd/system/SERVICE.service.d/{DROP_IN}", "[Service]", *lines, ""]
     )
 
 
@@ -249,14 +259,18 @@ def _quoted(value: str) -> str:
 
 def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promise) -> str:
     version = (chosen.variant_of or chosen).version
+    names = join_words([each.name for each in _copied(chosen)])
     return _README.format(
         title=f"{chosen.title}, version {version}",
         evidence=of.evidence,
         needs=_needs(chosen),
         line=with_variables(variables, "PROGRAM"),
-        placed="puts the library and heapfit.conf in their places"
+        placed=f"puts the library and {DROP_IN} in their places"
         if _copied(chosen)
-        else "puts heapfit.conf in its place",
+        else f"puts {DROP_IN} in its place",
+        context=f"copy {names} into the build context, and " if names else "",
+        kubernetes=shlex.join(each + "-" for each in variables)
+        + ("    (or what they were)" if of.today.library else ""),
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen, of)),
         unset=shlex.join(["unset", *_variables(variables, chosen)]),
@@ -269,6 +283,7 @@ def _script(text: str, chosen: InstalledAllocator) -> str:
     copied = _copied(chosen)
     return text.format(
         for_service=_FOR_SERVICE,
+        drop_in=DROP_IN,
         package=shlex.quote(_package(chosen) or ""),
         libraries=shlex.join(each.name for each in copied),
         folder=_LOCAL,
@@ -311,7 +326,7 @@ if [ -n "$preloaded" ] && [ -z "${{DESTDIR:-}}" ]; then
         exit 1
     fi
 fi
-install -D -m 644 "$here/heapfit.conf" "$drop_in/heapfit.conf"
+install -D -m 644 "$here/{drop_in}" "$drop_in/{drop_in}"
 [ -n "${{DESTDIR:-}}" ] && exit 0
 systemctl daemon-reload
 systemctl restart "$service.service"
@@ -323,11 +338,11 @@ _REMOVE = """\
 #!/bin/sh
 # Undoes it: sudo sh remove.sh SERVICE
 {for_service}
-if [ ! -e "$drop_in/heapfit.conf" ]; then
-    echo "$0: there is no $drop_in/heapfit.conf" >&2
+if [ ! -e "$drop_in/{drop_in}" ]; then
+    echo "$0: there is no $drop_in/{drop_in}" >&2
     exit 1
 fi
-rm -f "$drop_in/heapfit.conf"
+rm -f "$drop_in/{drop_in}"
 rmdir --ignore-fail-on-non-empty "$drop_in" 2>/dev/null || true
 [ -n "${{DESTDIR:-}}" ] && exit 0
 systemctl daemon-reload
@@ -405,7 +420,8 @@ Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, 
   a shell      {line}
   systemd      sudo sh install.sh SERVICE
                ({placed}, and restarts SERVICE)
-  Docker       add the lines of Dockerfile.part to the end of the Dockerfile
+  Docker       {context}add the lines of Dockerfile.part to the
+               Dockerfile's last stage, before its last USER
   Compose      docker compose -f compose.yaml -f compose.part.yaml up -d
   Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
   here         {run}
@@ -421,7 +437,7 @@ Undo it: remove what was added, and restart the program.
   systemd      sudo sh remove.sh SERVICE
   Docker       remove the lines from the Dockerfile
   Compose      docker compose -f compose.yaml up -d
-  Kubernetes   kubectl rollout undo deployment SERVICE
+  Kubernetes   kubectl set env deployment/SERVICE -c SERVICE {kubernetes}
 {stays}"""
 
 

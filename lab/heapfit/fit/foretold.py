@@ -27,7 +27,6 @@ from heapfit.study import load
 from heapfit.text import ratio
 from heapfit.trial.outcome import Rejected
 
-FULL = "recording-in-full"  # the folder of a recording of every call
 _BLOCKS = 2
 _STEP = 99  # beyond the number of any round
 # A recording of so many events is read within a minute, and takes some hundred megabytes.
@@ -77,7 +76,7 @@ def recorded_in_full(setup: Setup, folder: Path, data: Path | None) -> Plan:
 
     Raises HeapfitError where there is none.
     """
-    whole = folder / FULL / look.RECORDING
+    whole = folder / look.FULL / look.RECORDING
     if not whole.exists():
         whole.parent.mkdir(exist_ok=True)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
@@ -43,6 +44,8 @@ _SAMPLE_OF_LONG = "1m"
 
 # The recorded run, in the folder of the fit: `heapfit profile` opens it.
 RECORDING = "recording.hft"
+# The folder of a recording of every call, where one was made.
+FULL = "recording-in-full"
 
 _LATE = "the recording began in a running process"
 # A process of which less is in use on average keeps what it does not need.
@@ -271,6 +274,12 @@ def check_goal(facts: Facts, goal: Goal) -> None:
             f"the recorded process was idle for {percent(idle)} of the time. {NO_IDLE_TIME}, "
             f"so it cannot tell mean memory: {_INSTEAD}"
         )
+
+
+def forget(folder: Path) -> None:
+    """Remove the recordings of a program that has changed since."""
+    (folder / RECORDING).unlink(missing_ok=True)
+    shutil.rmtree(folder / FULL, ignore_errors=True)
 
 
 def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from datetime import datetime
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
@@ -30,10 +31,17 @@ def record(recorder: Recorder, to: Path, for_s: float) -> None:
         time.sleep(for_s)
     finally:
         state = recorder.stop()
+    unfinished = to.with_suffix(".part")
     try:
-        shutil.copyfile(state.file, to)
+        shutil.copyfile(state.file, unfinished)
+        unfinished.replace(to)
     except OSError as error:
         raise cannot_write(to.parent, error) from error
+
+
+def of_the_day(trace: Path) -> str:
+    """Return when the recording was made that a folder has."""
+    return f"{datetime.fromtimestamp(trace.stat().st_mtime):%-d %B %Y, %H:%M}"
 
 
 def recorder_of(pid: int) -> Recorder:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -35,6 +36,7 @@ from heapfit.text import bytes_text, join_words
 
 FINALISTS = 3
 REPLAY = "replay"  # the folder of a first round on a recording
+CONFIRM = "confirm"  # that of the verdict
 # Of the whole time, what the rounds have together; most of the rest is the verdict's.
 _SCREENING = 0.45
 # One block has no spread, so that a slow moment would decide. More than ten are the verdict's.
@@ -402,7 +404,7 @@ def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     if not state.left:
         return None
     least, usual, most = _CONFIRM_BLOCKS
-    where = folder / "confirm"
+    where = folder / CONFIRM
 
     def measure(blocks: int) -> None:
         setup.measure(setup.study("the verdict", state.left, blocks, 1, _LAST_STEP), where)
@@ -457,6 +459,24 @@ def _wanted(setup: Setup, folder: Path) -> int:
 def steps(folder: Path) -> list[Path]:
     """Return the folders of the studies before the verdict."""
     return [*folder.glob("look"), *sorted(folder.glob("screen-*"))]
+
+
+def began(step: Path) -> datetime:
+    """Return when a step began that measured what is there today."""
+    return load(step)[0].sessions[-1].began
+
+
+def outdated(folder: Path) -> list[Path]:
+    """Return the folders of steps that are older than one before them, which was measured anew
+    since the program, an allocator or the machine had changed."""
+    found, newest = [], datetime.min.replace(tzinfo=UTC)
+    look, *screens = steps(folder)
+    for step in (look, *folder.glob(REPLAY), *screens, *folder.glob(CONFIRM)):
+        if began(step) < newest:
+            found.append(step)
+        else:
+            newest = began(step)
+    return found
 
 
 def median_s(trials: Sequence[Trial]) -> float:

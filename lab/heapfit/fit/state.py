@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -22,6 +23,7 @@ class Request(Record):
 
     command: str  # the command line that repeats it, but for where
     goal: str
+    process_began: int = 0  # of one that is running: a later one may have its number
 
 
 class Considered(Record):
@@ -42,6 +44,7 @@ class State(Record):
 
     schema_version: int = 1
     request: Request
+    looked: datetime | None = None  # when the look began that the facts are from
     facts: Facts | None = None  # None: not looked at yet
     notes: list[str] = Field(default=[])
     candidates: list[Considered] = Field(default=[])

@@ -17,7 +17,7 @@ from heapfit.errors import HeapfitError, UsageError
 PROC = Path("/proc")
 # A longer command line hides what a message says.
 _LONGEST_COMMAND = 120
-
+_BEGAN = 19  # of a stat's fields behind the name
 
 LISTED_BY = "heapfit why lists the largest processes"
 
@@ -222,6 +222,17 @@ def read_file(pid: int, name: str) -> bytes:
 def environment_of(pid: int) -> dict[str, str]:
     """Return the variables that a process was started with, as far as they may be read."""
     return _variables(words(read_file(pid, "environ")))
+
+
+def fields_of(pid: int) -> list[bytes]:
+    """Return the fields of a process's stat behind its name, which may hold anything."""
+    return read_file(pid, "stat").rpartition(b")")[2].split()
+
+
+def began(pid: int) -> int:
+    """Return when a process began, in ticks since the machine did; 0: not known."""
+    fields = fields_of(pid)
+    return int(fields[_BEGAN]) if len(fields) > _BEGAN else 0
 
 
 def preload_of(pid: int) -> str | None:

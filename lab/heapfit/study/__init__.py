@@ -7,7 +7,15 @@ many parts (workloads, probes, and experiments), `series_plan.py` and `series.py
 """
 
 from heapfit.study.execute import Progress, execute
-from heapfit.study.journal import Journal, check_takes, is_running, load, looks, note_look
+from heapfit.study.journal import (
+    Journal,
+    check_takes,
+    is_running,
+    load,
+    looks,
+    note_look,
+    set_aside,
+)
 from heapfit.study.plan import DEFAULT_SEED, default_cores, plan, remarks
 from heapfit.study.series import (
     SeriesProgress,
@@ -41,5 +49,6 @@ __all__ = [
     "plan",
     "plan_series",
     "remarks",
+    "set_aside",
     "shaped",
 ]

@@ -21,7 +21,7 @@ from typing import Self
 
 from pydantic import ValidationError
 
-from heapfit.errors import FolderBusy, HeapfitError, UsageError
+from heapfit.errors import AnotherStudy, FolderBusy, HeapfitError, UsageError
 from heapfit.files import is_forbidden, write_durably
 from heapfit.records import Identity, InstalledAllocator, Record, Session, Study, Trial
 from heapfit.study.identity import differences, sentences, without_output
@@ -397,6 +397,17 @@ def _when(trials: Sequence[Trial], session: Session | None) -> str:
     return f"the {counted(count, 'trial')} of {when}" if count else f"{when}, before any trial"
 
 
+def set_aside(studies: Sequence[Path], folder: Path) -> Path:
+    """Move the folders of studies below `folder` to a new folder there, which is returned."""
+    try:
+        kept = _make_folder(folder / EARLIER, f"{datetime.now():%Y-%m-%dT%H.%M.%S}")
+        for each in studies:
+            each.rename(kept / each.name)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return kept
+
+
 def _make_folder(parent: Path, name: str) -> Path:
     """Make and return a new folder of this name, with a number behind it if it is taken."""
     parent.mkdir(exist_ok=True)
@@ -463,7 +474,7 @@ def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:
         if "workload" in differing:
             parts = join_words([*_differing_keys(earlier.workload, wanted.workload)])
             differing[differing.index("workload")] = f"workload ({parts})"
-        raise UsageError(
+        raise AnotherStudy(
             f"{folder} holds another study: {join_words(differing)} {verb}{again}; "
             "use another --out"
         )

@@ -23,7 +23,9 @@ from heapfit.host.proc import (
     PROC,
     Gone,
     Process,
+    began,
     environment_of,
+    fields_of,
     inside,
     is_heapfits,
     living,
@@ -45,7 +47,6 @@ _MANY = 1000  # mappings between looks at the clock
 # Parts of a processor's time: less has who only wakes now and then, and of its life who may do
 # something in a minute.
 _COMPUTES, _COMPUTED = 0.001, 0.0001
-_BEGAN = 19  # which of `_from_state` says when the process began
 _FILTER = "2"  # seccomp's mode with a filter of system calls
 
 
@@ -239,8 +240,7 @@ def _lines(pid: int, name: str) -> list[str]:
 def _run(pid: int) -> tuple[object, ...]:
     """Return what a process has that changes when it executes a program, even the same again: when
     it began, what the kernel gave the program, which may not be read of others, and its file."""
-    began = _from_state(pid)[_BEGAN : _BEGAN + 1]
-    return began, read_file(pid, "auxv"), _link(PROC / str(pid) / "exe")
+    return began(pid), read_file(pid, "auxv"), _link(PROC / str(pid) / "exe")
 
 
 def _tmpfs(pid: int) -> set[str]:
@@ -267,18 +267,13 @@ def _processor_time(pid: int) -> int:
     return sum(int(each[0]) for each in used if each)
 
 
-def _from_state(pid: int) -> list[bytes]:
-    """Return the fields of a process's stat behind its name, which may hold anything."""
-    return read_file(pid, "stat").rpartition(b")")[2].split()
-
-
 def _part_of_life(pid: int) -> float:
     """Return which part of a processor's time a process has had on average; 1: not known."""
-    fields = _from_state(pid)
-    if len(fields) <= _BEGAN:
+    fields, start = fields_of(pid), began(pid)
+    if not start:
         return 1.0
     ticks = os.sysconf("SC_CLK_TCK")
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[_BEGAN]) / ticks
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - start / ticks
     return (int(fields[11]) + int(fields[12])) / ticks / max(age, 1 / ticks)
 
 
