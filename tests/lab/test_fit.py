@@ -16,7 +16,7 @@ import yaml
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit import catalogue
 from heapfit.errors import UsageError
-from heapfit.fit import look
+from heapfit.fit import look, search
 from study_files import trials_in
 from trace_data import service
 
@@ -109,6 +109,28 @@ def test_the_same_command_measures_nothing_again(
     assert_one_line(run_heapfit(*other), 2, ["holds another request", "--goal memory"])
 
 
+def test_a_program_that_was_built_anew_is_looked_at_and_measured_anew(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """The old build's facts were told of the new one, and another round's survivors ended it."""
+    script, out = tmp_path / "program", tmp_path / "out"
+    command = ["fit", *TWO, "--time", TIME, "--out", out, "--json", "--", script]
+    began = []
+    for size in (20, 40):
+        loop = f"k = [bytes(100) for _ in range({size} << 10)]"
+        script.write_text(f"#!{sys.executable} -S\nfor _ in range(20): {loop}\n")
+        script.chmod(0o755)
+        result = run_heapfit(*command)
+        assert result.returncode in (0, 3), result.stderr
+        live = json.loads(result.stdout)["facts"]["peak_rss_bytes"]
+        began.append((live, search.began(out / "confirm")))
+    assert began[0][0] < began[1][0]
+    assert began[0][1] < began[1][1]
+    [kept] = (out / "earlier").iterdir()
+    assert "confirm" in {each.name for each in kept.iterdir()}
+    assert "what was measured before the change is kept in" in result.stderr
+
+
 def _deployed(deploy: Path) -> dict[str, str]:
     """What all the files set, which must agree."""
     lines = [
@@ -119,7 +141,7 @@ def _deployed(deploy: Path) -> dict[str, str]:
     variables = dict(line.split("=", 1) for line in lines)
     parser = configparser.RawConfigParser(strict=False)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    units = (deploy / "heapfit.conf").read_text()
+    units = (deploy / "zz-heapfit.conf").read_text()
     parser.read_string(units)
     assert parser.sections() == ["Service"]
     words = [line.partition("=")[2] for line in units.splitlines() if "Environment" in line]
@@ -158,7 +180,7 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
     glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
     deploy.write(heapfit, deploy.Promise("", glibc), tmp_path / "deploy")
     root = tmp_path / "root"
-    drop_in = root / "etc/systemd/system/my-service.service.d/heapfit.conf"
+    drop_in = root / "etc/systemd/system/my-service.service.d/zz-heapfit.conf"
 
     def run(script: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = ["sh", tmp_path / "deploy" / script, *words]
@@ -166,7 +188,7 @@ def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
     assert run("install.sh", "my-service").returncode == 0
-    assert drop_in.read_text() == (tmp_path / "deploy/heapfit.conf").read_text()
+    assert drop_in.read_text() == (tmp_path / "deploy/zz-heapfit.conf").read_text()
     library = root / "usr/local/lib/libheapfit.so"
     assert library.read_bytes() == heapfit.library.resolve().read_bytes()
     assert run("remove.sh", "my-service.service").returncode == 0
@@ -190,7 +212,7 @@ def test_scripts_that_are_called_in_vain_say_why(tmp_path: Path) -> None:
         )
         lacks = {
             "install.sh": "systemd has no service no-such",
-            "remove.sh": "there is no /etc/systemd/system/no-such.service.d/heapfit.conf",
+            "remove.sh": "there is no /etc/systemd/system/no-such.service.d/zz-heapfit.conf",
         }
         assert (told.returncode, told.stderr) == (1, f"{script}: {lacks[name]}\n")
 
@@ -216,6 +238,33 @@ def test_what_undoing_leaves_is_told_with_how_to_remove_it(tmp_path: Path) -> No
     undo = (tmp_path / "deploy/README.txt").read_text().partition("Undo it")[2]
     assert "unset A\n" in undo
     assert "stays" not in undo
+
+
+def test_a_library_of_the_users_with_a_name_of_the_catalogue_is_shipped(tmp_path: Path) -> None:
+    """Debian's package was to be installed in its place, and the path preloaded was not there."""
+    from heapfit.fit import deploy
+
+    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
+    mine = tmp_path / "libjemalloc.so.2"
+    mine.symlink_to(heapfit.library)
+    [own] = catalogue.resolve_allocators([f"jemalloc={mine}"])
+    deploy.write(own, deploy.Promise("", glibc), tmp_path / "deploy")
+    assert "libjemalloc.so.2 /usr/local/lib" in " ".join(deploy.installation(tmp_path / "deploy"))
+    assert "apt-get install" not in (tmp_path / "deploy/README.txt").read_text()
+
+
+def test_what_was_edited_stays_as_long_as_the_answer_does(tmp_path: Path) -> None:
+    from heapfit.fit import deploy
+
+    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
+    alerts = tmp_path / "deploy" / deploy.ALERTS
+    for is_new, stays in ((True, False), (False, True), (True, False)):
+        deploy.write(heapfit, deploy.Promise("", glibc), alerts.parent, is_new=is_new)
+        assert alerts.read_text().endswith("# edited") is stays
+        alerts.write_text("# edited")
+    alerts.unlink()
+    deploy.write(heapfit, deploy.Promise("", glibc), alerts.parent, is_new=False)
+    assert alerts.exists()
 
 
 def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path) -> None:
