@@ -57,6 +57,8 @@ HEAPFIT = [sys.executable, "-m", "heapfit"]
 
 SERVERS = ("redis", "ad-server", "trading", "rails")
 PROGRAMS = (*SERVERS, "sqlite", "xml-transform", "perl-pods", "lua")
+# With the usual goal, and with others.
+PROMISED = (*PROGRAMS, *(f"{each}:{goal}" for goal in ("memory", "time") for each in PROGRAMS))
 TAU_PROGRAMS = ("sqlite", "xml-transform", "perl-pods", "lua", "redis")
 GRID_PROGRAMS = ("xml-transform", "perl-pods")
 
@@ -119,8 +121,9 @@ def time_gains(name: str, effort: Effort) -> dict[str, Any]:
 
 def promises(name: str, effort: Effort) -> dict[str, Any]:
     """What an ordinary fit promises of time and memory, and what a fresh run finds."""
+    program, _, wanted = name.partition(":")
     folder, again = STUDIES / f"promised-{name}", STUDIES / f"again-{name}"
-    answer = fit([name], folder, "--time", effort.time)
+    answer = fit([program], folder, "--goal", wanted or "balance", "--time", effort.time)
     if answer["choice"] is None:
         return {"choice": None, "promises": []}
     told = read(folder / "confirm")
@@ -203,7 +206,7 @@ def grid(name: str, effort: Effort) -> dict[str, Any]:
 PARTS = {
     "gains": Part(PROGRAMS, gains),
     "time": Part(PROGRAMS, time_gains),
-    "promises": Part(PROGRAMS, promises),
+    "promises": Part(PROMISED, promises),
     "false": Part(tuple(UNHELPED), false_ones),
     "tau": Part(TAU_PROGRAMS, tau),
     "grid": Part(GRID_PROGRAMS, grid),
