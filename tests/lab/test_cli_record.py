@@ -123,6 +123,9 @@ def test_of_a_workloads_processes_the_one_that_allocated_most_is_kept(
     [file] = json.loads(run_heapfit(*words).stdout)["files"]
     assert file["path"] == str(tmp_path / "two.hft")
     assert 2000 <= file["events"] < 2200
+    # It was replaced without a word.
+    assert_one_line(run_heapfit(*words), 2, ["is there already", "-o"])
+    (tmp_path / "two.hft").unlink()
     all_of_it = json.loads(run_heapfit(*words, "--attach-children").stdout)["files"]
     assert len(all_of_it) >= 2
     assert all_of_it[0]["events"] == file["events"]

@@ -21,7 +21,7 @@ import pytest
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import why as cli_why
 from heapfit.errors import HeapfitError
-from heapfit.host import contents
+from heapfit.host import contents, proc
 from heapfit.host.allocator import Allocator, allocator_of
 from heapfit.host.cgroups import Memory, cores_of, memory_of
 from heapfit.host.contents import Glibc, Heap
@@ -353,9 +353,7 @@ def test_what_a_process_has_computed_counts_from_its_start(
 ) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
     fields = ["S", *["0"] * 10, str(round(used_s * ticks)), *["0"] * 7, str(500 * ticks), "0"]
-    monkeypatch.setattr(
-        why_reading, "read_file", lambda *_: f"7 (a ) b) {' '.join(fields)}".encode()
-    )
+    monkeypatch.setattr(proc, "read_file", lambda *_: f"7 (a ) b) {' '.join(fields)}".encode())
     monkeypatch.setattr(time, "clock_gettime", lambda _: 1500.0)
     assert why_reading._part_of_life(7) == pytest.approx(part)
 
