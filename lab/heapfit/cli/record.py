@@ -200,6 +200,11 @@ def _record_workload(
 
     if options.later:
         raise UsageError("--later is for a program that you drive yourself; a workload drives it")
+    file = (output or free_name(Path(f"{workload.name}{SUFFIX}"))).absolute()
+    if PROCESS in file.name:
+        raise UsageError(f"{PROCESS} is for a command: a workload's recordings are FILE, FILE.1 …")
+    for each in (file, *file.parent.glob(f"{escape(file.name)}.[0-9]*")):
+        check_path(each)
     if environment:
         changed = workload.run.environment | environment
         run = workload.run.model_copy(update={"environment": changed})
@@ -212,11 +217,6 @@ def _record_workload(
     )  # fmt: skip
     data = catalogue.prepare_workload(workload, say) if workload.prepare else None
     say(f"recording one run of {workload.name}")
-    file = (output or free_name(Path(f"{workload.name}{SUFFIX}"))).absolute()
-    if PROCESS in file.name:
-        raise UsageError(f"{PROCESS} is for a command: a workload's recordings are FILE, FILE.1 …")
-    for each in (file, *file.parent.glob(f"{escape(file.name)}.[0-9]*")):
-        check_path(each)
     settings = replace(options, children=True).settings()
     try:
         files, _ = recorded_run(study, file, data, settings, all_processes=options.children)
