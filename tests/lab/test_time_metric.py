@@ -310,12 +310,6 @@ def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() ->
     assert not advised(quiet).untold
 
 
-def test_reports_with_the_key_of_an_earlier_format_are_read() -> None:
-    check = {"assumption": "normality", "test": "Shapiro-Wilk", "statistic": 0.9, "p": 0.3}
-    assert not AssumptionCheck.model_validate({**check, "holds": True}).rejected
-    assert AssumptionCheck.model_validate({**check, "rejected": True}).rejected
-
-
 def test_neither_the_choice_nor_notes_on_settings_are_false_more_often_than_promised() -> None:
     """A small version of what `benchmarks/verdict_errors.py` simulates."""
     benchmark = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "verdict_errors.py")

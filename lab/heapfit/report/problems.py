@@ -160,13 +160,6 @@ def _mixed(summary: Summary) -> Iterator[str]:
             f"This mixes trials of different things (--mix): after {after}{where}, "
             f"{join_words(clauses)}."
         )
-    if summary.study.sessions and summary.study.sessions[0].machine is None:
-        unknown = summary.study.sessions[0].first
-        if unknown:
-            yield (
-                f"Of the first {counted(unknown, 'trial')} it is not known whether they measured "
-                "the same thing as those after them (--mix)."
-            )
 
 
 def _linked(summary: Summary) -> Iterator[str]:

@@ -127,7 +127,7 @@ def _processor_time(readings: Readings) -> Floats | None:
 
 def _has_threads(trials: Sequence[Trial]) -> bool:
     """Tell whether a process has several threads under every allocator, as one may start a thread
-    of its own. Trials of earlier versions do not say."""
+    of its own."""
     seen: dict[str, list[int]] = defaultdict(list)
     for trial in trials:
         if trial.threads is not None and trial.status is TrialStatus.OK:

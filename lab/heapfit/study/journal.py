@@ -38,7 +38,6 @@ EARLIER = "earlier"
 _PAGES = "report"
 
 _MOST_NAMED = 3
-_UNKNOWN = "what is measured may have changed, since it was not recorded then,"
 
 # What says how a study is shown, or how long it continues, and not what it measures: the present
 # command's values replace the earlier ones.
@@ -315,7 +314,9 @@ class Journal:
         sessions = earlier.sessions if earlier and self.trials else []
         last = next((each for each in reversed(sessions) if each.machine is None), None)
         now = identify(last.identity if last else None)
-        changed = differences(last.identity, now) if last else [_UNKNOWN] if self.trials else []
+        # Trials without a session of this machine were made on a cluster.
+        other = ["the machine has changed"] if self.trials else []
+        changed = differences(last.identity, now) if last else other
         if last is not None and not changed:
             same = last.model_copy(update={"identity": without_output(now, last.identity)})
             sessions = [same if each is last else each for each in sessions]
