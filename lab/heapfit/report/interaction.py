@@ -209,7 +209,6 @@ def _line(
             else ""
             for level, point in zip(across.levels, row, strict=True)
         ],
-        hoverinfo="text",
     )
 
 

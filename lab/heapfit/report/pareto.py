@@ -55,7 +55,6 @@ def pareto(
             name=label(each.allocator),
             marker=look.marker(_MARK_SIZE, is_open=not each.unbeaten),
             hovertext=[_hover(each, titles)],
-            hoverinfo="text",
         )
     form = {"tickformat": ".2f", "ticksuffix": TIMES}
     figure.update(
