@@ -67,16 +67,8 @@ def page(profile: Profile, trace: str = "TRACE", against: Against | None = None)
         against=against,
         title=shown.title,
         generator=f"heapfit {profile.heapfit}",
-        command=shown.command,
-        circumstances=shown.circumstances,
-        headline=shown.headline,
-        facts=shown.facts,
-        problems=shown.problems,
-        proposals=shown.proposals,
-        if_lasting=shown.if_lasting,
-        nothing_proposed=shown.nothing_proposed,
+        shown=shown,
         sections=[(section, _places(section, profile, store)) for section in shown.sections],
-        commands=shown.commands,
     )
 
 
