@@ -54,12 +54,9 @@ class Attached:
 
 def find_attacher() -> Path:
     """Return `heapfit-attach`; HeapfitError says what is missing to compile it."""
-    packaged = _HERE / ATTACHER
-    if packaged.exists():
-        return packaged
     sources = [_NATIVE / source for source in _SOURCES]
     headers = sorted(_NATIVE.glob("*.h"))
-    return compiled_once(ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
+    return compiled_once(_HERE / ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
 
 
 def attach(pid: int, path: Path, options: RecordOptions) -> Attached:
