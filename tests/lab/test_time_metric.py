@@ -15,7 +15,7 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.noise import WORTH
 from heapfit.errors import UsageError
-from heapfit.findings import Advice, AssumptionCheck
+from heapfit.findings import Advice
 from heapfit.fit import search
 from heapfit.gate import verdicts
 from heapfit.meaning import PROCESSOR, deciding_metrics

@@ -61,6 +61,7 @@ from heapfit.meaning import (
     is_time,
 )
 from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verdict
+from heapfit.settings import varied_levels
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
@@ -604,17 +605,15 @@ def _winners(
     settings = readings.study.settings()
     if len(settings) < 2:
         return []
-    varied = {factor.name for factor in readings.design if len(factor.levels) > 1}
     winners = []
     for contest, setting in zip(contests, settings, strict=True):
         present = [n for n in names if any(n == first for first, _ in contest.score)]
         if not present:
             continue
         best = (contest.unbeaten(_by_score(contest, present)) or present)[0]
-        levels = {"cores": f"{setting[0]}", **dict(setting[1])}
         winners.append(
             SettingWinner(
-                at={name: level for name, level in levels.items() if name in varied},
+                at=varied_levels(readings.study, setting),
                 best=best,
                 tied=sorted(set(contest.tied(best, present)) - {best}),
             )

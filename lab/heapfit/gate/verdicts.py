@@ -18,15 +18,14 @@ from heapfit.gate.condition import Condition
 from heapfit.gate.decision import Decision, Outcome
 from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import CAN_BE_ZERO, Setting, Study, Summary, Verdict
+from heapfit.settings import setting_levels, setting_name
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.power import MOST_REPLICATES, replicates_to_tell
 from heapfit.statistics.verdict import (
     FEWEST_BLOCKS,
     by_block,
-    levels_of,
     of_each,
     pairs,
-    setting_name,
 )
 from heapfit.text import counted, join_words, scale_for
 
@@ -139,7 +138,7 @@ def _decide(
 
 
 def _verdicts(summary: Summary, metric: str, name: str, setting: Setting) -> Iterator[Verdict]:
-    at, pair = dict(levels_of(setting)), {name, summary.study.baseline}
+    at, pair = setting_levels(setting), {name, summary.study.baseline}
     for each in summary.verdicts:
         if each.metric == metric and each.at == at and {each.first, each.second} == pair:
             yield each if each.first == name else each.turned()

@@ -30,7 +30,8 @@ from heapfit.drawing import (
     widened,
 )
 from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
-from heapfit.report.labels import (
+from heapfit.report.results import Results
+from heapfit.settings import (
     factor_label,
     factor_title,
     level_label,
@@ -39,7 +40,6 @@ from heapfit.report.labels import (
     setting_levels,
     setting_of,
 )
-from heapfit.report.results import Results
 from heapfit.text import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.

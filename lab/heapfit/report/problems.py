@@ -26,7 +26,8 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.report.labels import setting_label, setting_of, settings_of_variant
+from heapfit.report.labels import settings_of_variant
+from heapfit.settings import setting_label, setting_of
 from heapfit.study.identity import differences
 from heapfit.study.stopping import LOOKS, MOST_TIMEOUTS, needed_blocks, never_finish
 from heapfit.text import counted, join_words, percent, ratio, scale_for, visible

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from heapfit.meaning import MEMORY, PEAKS, PROCESSOR, PROCESSOR_TIME, WALL
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
-from heapfit.report.labels import setting_levels, setting_of
+from heapfit.settings import setting_levels, setting_of
 from heapfit.text import Scale, ratio, scale_for
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n

@@ -11,8 +11,8 @@ from heapfit.trace.native import NO_SITES, Problems
 def sentences(found: Problems) -> list[str]:
     """Return what is wrong with a file, a sentence each.
 
-    >>> sentences(Problems(lost_events=1, damaged_bytes=2))
-    ['Damage in the file was skipped: 2 bytes between blocks.', 'The recorder could not keep 1 event.']
+    >>> sentences(Problems(lost_events=1, missing_blocks=2))
+    ['The file lacks 2 blocks.', 'The recorder could not keep 1 event.']
     """
     told = (
         (
