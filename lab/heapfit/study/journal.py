@@ -223,7 +223,7 @@ class Journal:
         path = self.folder / TRIALS_FILE
         content = path.read_bytes()
         trials, size = _parse(path, content)
-        if size < len(content):  # Cutting off nothing would make the file newer than its report.
+        if size < len(content):
             os.ftruncate(self._fd, size)
         return trials
 
