@@ -25,23 +25,16 @@ __all__ = [
     "markdown_report",
     "read",
     "terminal",
-    "write_all",
     "write_reading",
     "write_series",
 ]
 
 
-def write_all(folder: Path) -> Path:
-    """Make every report of the study in `folder`, finished or not, and return the page's path.
-
-    Reads `study.json` and `trials.jsonl`, which stay as they are. Raises `UsageError` if the folder
-    holds no study, `HeapfitError` if it cannot be written to.
-    """
-    return write_reading(read(folder), folder)
-
-
 def write_reading(reading: Reading, folder: Path) -> Path:
-    """Make every report of a study that is read already."""
+    """Make every report of a study, finished or not, and return the page's path.
+
+    Raises `HeapfitError` if the folder cannot be written to.
+    """
     write_text(folder / JSON_FILE, json_report.text(reading))
     write_text(folder / MARKDOWN_FILE, markdown_report.text(reading))
     page = folder / PAGE_FILE
