@@ -17,30 +17,11 @@ from heapfit.cli.completion import about
 from heapfit.cli.failures import Interrupted
 from heapfit.errors import unknown
 
-# In the order of `heapfit --help`: the name of each command and its module in this package.
-COMMANDS = {
-    "compare": "compare",
-    "fit": "fit",
-    "check": "check",
-    "study": "study",
-    "report": "report",
-    "diff": "diff",
-    "record": "record",
-    "profile": "profile",
-    "replay": "replay",
-    "run": "run",
-    "lib": "lib",
-    "ctl": "ctl",
-    "top": "top",
-    "export": "export",
-    "why": "why",
-    "explain": "explain",
-    "pools": "pools",
-    "trace": "trace",
-    "allocators": "allocators",
-    "workloads": "workloads",
-    "doctor": "doctor",
-}
+# In the order of `heapfit --help`; each is a module of this package.
+COMMANDS = (
+    "compare fit check study report diff record profile replay run lib ctl top export why explain "
+    "pools trace allocators workloads doctor"
+).split()
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -61,7 +42,7 @@ class LazyGroup(Group):
     _told: Mapping[str, str] = MappingProxyType({})
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
+        return COMMANDS
 
     def invoke(self, ctx: Any) -> Any:
         """Say that Ctrl-C was seen, where a command does not: Typer would end without a word."""
@@ -87,7 +68,7 @@ class LazyGroup(Group):
             return None
         if cmd_name in self._told:
             return typer.core.TyperCommand(cmd_name, help=self._told[cmd_name])
-        module = importlib.import_module(f"heapfit.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"heapfit.cli.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         for each in (command, *getattr(command, "commands", {}).values()):

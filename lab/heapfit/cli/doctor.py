@@ -40,8 +40,7 @@ def doctor(context: typer.Context, every: Every = False, as_json: AsJson = False
         fine = len(machine) - len(amiss)
         results.print(
             f"{fine} of {len(machine)} checks of this machine found nothing amiss; "
-            "--all lists them too.",
-            highlight=False,
+            "--all lists them too."
         )
 
 
