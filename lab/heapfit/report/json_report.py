@@ -30,8 +30,7 @@ class Report(Summary):
         description="Shell commands that run the program under the recommended allocator.",
     )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
-    # Format 3 can still be read.
-    format: Literal["heapfit-report/4", "heapfit-report/3"] = "heapfit-report/4"
+    format: Literal["heapfit-report/4"] = "heapfit-report/4"
 
 
 class SeriesReport(SeriesSummary):
