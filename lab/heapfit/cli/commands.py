@@ -19,9 +19,10 @@ from heapfit.errors import unknown
 
 # In the order of `heapfit --help`; each is a module of this package.
 COMMANDS = (
-    "compare fit check study report diff record profile replay run lib ctl top export why explain "
-    "pools trace allocators workloads doctor"
-).split()
+    "compare", "fit", "check", "study", "report", "diff", "record", "profile", "replay", "run",
+    "lib", "ctl", "top", "export", "why", "explain", "pools", "trace", "allocators", "workloads",
+    "doctor",
+)  # fmt: skip
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -42,7 +43,7 @@ class LazyGroup(Group):
     _told: Mapping[str, str] = MappingProxyType({})
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return COMMANDS
+        return list(COMMANDS)
 
     def invoke(self, ctx: Any) -> Any:
         """Say that Ctrl-C was seen, where a command does not: Typer would end without a word."""

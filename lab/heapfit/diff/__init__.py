@@ -11,16 +11,3 @@ from heapfit.diff.model import Change, Diff, Fact, Figure
 from heapfit.diff.recordings import of_recordings, of_tallies
 from heapfit.diff.shown import markdown, show, tables
 from heapfit.diff.studies import of_studies
-
-__all__ = [
-    "Change",
-    "Diff",
-    "Fact",
-    "Figure",
-    "markdown",
-    "of_recordings",
-    "of_studies",
-    "of_tallies",
-    "show",
-    "tables",
-]

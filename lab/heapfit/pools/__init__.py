@@ -6,5 +6,3 @@ makes one by running a program, `graph.py` draws what points to what.
 """
 
 from heapfit.pools.explanation import VARIABLE, Edge, Explanation, Group, Pool, main_process, read
-
-__all__ = ["VARIABLE", "Edge", "Explanation", "Group", "Pool", "main_process", "read"]

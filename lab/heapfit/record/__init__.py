@@ -18,25 +18,3 @@ from heapfit.record.options import (
 )
 from heapfit.record.run import NothingRecorded, Recording, run
 from heapfit.record.written import Written, examine, is_written
-
-__all__ = [
-    "OPTIONS",
-    "OPTIONS_VARIABLE",
-    "VARIABLE",
-    "VARIANT",
-    "Attached",
-    "NothingRecorded",
-    "RecordOptions",
-    "Recorder",
-    "RecorderState",
-    "Recording",
-    "Written",
-    "attach",
-    "examine",
-    "follow",
-    "is_written",
-    "run",
-    "seen_from",
-    "told_to_stop",
-    "variables",
-]

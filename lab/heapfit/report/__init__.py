@@ -16,19 +16,6 @@ from heapfit.report import html_report, json_report, markdown_report, terminal
 from heapfit.report.page import JSON_FILE, MARKDOWN_FILE, PAGE_FILE
 from heapfit.report.reading import Reading, SeriesReading, read
 
-__all__ = [
-    "PAGE_FILE",
-    "Reading",
-    "SeriesReading",
-    "html_report",
-    "json_report",
-    "markdown_report",
-    "read",
-    "terminal",
-    "write_reading",
-    "write_series",
-]
-
 
 def write_reading(reading: Reading, folder: Path) -> Path:
     """Make every report of a study, finished or not, and return the page's path.

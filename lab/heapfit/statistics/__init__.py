@@ -11,17 +11,3 @@ from heapfit.statistics.observations import Readings
 from heapfit.statistics.peers import compare_with_peers
 from heapfit.statistics.summary import analysed_metrics, precision_of, summarise
 from heapfit.statistics.time_metric import read
-
-__all__ = [
-    "Interval",
-    "Readings",
-    "analyse",
-    "analyse_all",
-    "analysed_metrics",
-    "compare_with_peers",
-    "coverage",
-    "median_interval",
-    "precision_of",
-    "read",
-    "summarise",
-]
