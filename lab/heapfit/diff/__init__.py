@@ -7,7 +7,7 @@ run. `of_studies` and `of_recordings` make a `Diff`, and `shown` lays it out.
 
 from __future__ import annotations
 
-from heapfit.diff.model import Change, Diff, Fact, Figure
+from heapfit.diff.model import Change, Diff
 from heapfit.diff.recordings import of_recordings, of_tallies
 from heapfit.diff.shown import markdown, show, tables
 from heapfit.diff.studies import of_studies

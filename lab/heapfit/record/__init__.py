@@ -9,8 +9,6 @@ attach    start and stop the recorder of a running process, and bring it in wher
 from heapfit.record.attach import Attached, Recorder, RecorderState, attach, follow, told_to_stop
 from heapfit.record.options import (
     OPTIONS,
-    OPTIONS_VARIABLE,
-    VARIABLE,
     VARIANT,
     RecordOptions,
     seen_from,
