@@ -23,13 +23,7 @@ import numpy as np
 from heapfit.advice.goals import Goal
 from heapfit.records import Metric, Verdict
 from heapfit.statistics.observations import Flags, Floats, Readings, figures_of
-from heapfit.statistics.verdict import (
-    by_block,
-    in_full_grid,
-    in_settings,
-    overall,
-    subject_of,
-)
+from heapfit.statistics.verdict import by_block, in_full_grid, in_settings, overall, subject_of
 
 SCORE = Metric(name="score", label="Score", unit="", better="lower", source="advice")
 

@@ -24,14 +24,7 @@ from math import comb, inf
 import numpy as np
 
 from heapfit.advice import noise
-from heapfit.advice.costs import (
-    SCORE,
-    Costs,
-    costs_of,
-    has_ratios,
-    pareto_front,
-    score_verdicts,
-)
+from heapfit.advice.costs import SCORE, Costs, costs_of, has_ratios, pareto_front, score_verdicts
 from heapfit.advice.goals import TIME, Goal, goals
 from heapfit.advice.values import between_values
 from heapfit.advice.words import (

@@ -18,12 +18,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.ledger_tables import described_ledger, show_ledger
 from heapfit.cli.live_tables import described, show_options, show_processes, show_snapshot
 from heapfit.cli.output import print_json, results
-from heapfit.cli.profile_tables import (
-    described_profile,
-    described_site,
-    show_pinners,
-    show_profile,
-)
+from heapfit.cli.profile_tables import described_profile, described_site, show_pinners, show_profile
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.files import write_bytes
 from heapfit.host.proc import plain

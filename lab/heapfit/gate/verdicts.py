@@ -21,12 +21,7 @@ from heapfit.records import CAN_BE_ZERO, Setting, Study, Summary, Verdict
 from heapfit.settings import setting_levels, setting_name
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.power import MOST_REPLICATES, replicates_to_tell
-from heapfit.statistics.verdict import (
-    FEWEST_BLOCKS,
-    by_block,
-    of_each,
-    pairs,
-)
+from heapfit.statistics.verdict import FEWEST_BLOCKS, by_block, of_each, pairs
 from heapfit.text import counted, join_words, scale_for
 
 # Measured of every program that runs. Any other metric is compared by its difference as soon as one

@@ -6,16 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from heapfit.drawing import (
-    COLOURS,
-    Figure,
-    axis,
-    drawn,
-    escaped,
-    label,
-    legend_above,
-    rows_axis,
-)
+from heapfit.drawing import COLOURS, Figure, axis, drawn, escaped, label, legend_above, rows_axis
 from heapfit.profile.content import Drawing
 from heapfit.profile.figures_of_time import BLUE, ORANGE
 from heapfit.profile.model import Distribution, LifetimeCell, Profile, SizePart

@@ -9,12 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from heapfit.meaning import deciding_metrics
 from heapfit.records import Metric, Setting, Study, Verdict
-from heapfit.report.results import (
-    FEWEST_TRIALS,
-    Outcome,
-    Results,
-    verdict_text,
-)
+from heapfit.report.results import FEWEST_TRIALS, Outcome, Results, verdict_text
 from heapfit.settings import setting_label
 from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import (

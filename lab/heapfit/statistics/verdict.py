@@ -45,24 +45,9 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from heapfit.meaning import too_small
-from heapfit.records import (
-    ALLOCATOR,
-    CAN_BE_ZERO,
-    SIGNIFICANT,
-    Metric,
-    Study,
-    Subject,
-    Verdict,
-)
+from heapfit.records import ALLOCATOR, CAN_BE_ZERO, SIGNIFICANT, Metric, Study, Subject, Verdict
 from heapfit.settings import setting_levels, setting_name
-from heapfit.statistics.observations import (
-    Flags,
-    Floats,
-    Integers,
-    Readings,
-    figures_of,
-    sample,
-)
+from heapfit.statistics.observations import Flags, Floats, Integers, Readings, figures_of, sample
 from heapfit.statistics.spread import steadied
 
 METHOD = "steadied paired t, Šidák"
