@@ -4,8 +4,6 @@ The wheel carries them compiled, each beside the module that uses it. What is co
 whole or not at all, whoever else compiles the same meanwhile.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -7,8 +7,6 @@ come from the page's style sheet, so that one figure serves light, dark and prin
 told apart by row, symbol, line and label first, and by colour second.
 """
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Write a file or a folder whole or not at all: an older one stays until the new is complete."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -4,8 +4,6 @@ Made from a study and its trials by `statistics.analyse` and `advice.recommend`,
 from them. As in `records.py`, plain data.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

@@ -5,8 +5,6 @@ allocators can be compared directly; every table and figure of a report belongs 
 lines several of them up.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from heapfit.records import (

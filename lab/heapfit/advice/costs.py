@@ -13,8 +13,6 @@ A goal whose figures may be zero has no cost: what is shown of it counts, but it
 against others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -14,8 +14,6 @@ its place: waits that an allocator causes are in no processor time. Both can onl
 recommendation, so that no more of them are false.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ The values then are the treatments, the first of them the one to keep: what is r
 allocators is so among values, by the same verdicts, since both families hold the same pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The reasons for a recommendation, in two sentences, and notes on the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """`heapfit allocators`: what can be compared, what of it is here, and getting the rest."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """The table of commands, and the application that loads each one's module when it is used."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """`heapfit ctl`: ask a running process, and change what its heap does."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

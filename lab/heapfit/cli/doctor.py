@@ -1,7 +1,5 @@
 """`heapfit doctor`: what of this machine helps or spoils a measurement."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

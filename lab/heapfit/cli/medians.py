@@ -4,8 +4,6 @@ In the terminal alone. Ratios are those of the medians to the baseline's; the re
 block, and is what counts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import starmap

@@ -1,7 +1,5 @@
 """Where commands print: results on standard output, everything else on standard error."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Print an explanation of pools as tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

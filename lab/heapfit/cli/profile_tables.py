@@ -1,7 +1,5 @@
 """Print the live heap profile of a process, and which call sites pin its free memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from heapfit import text

@@ -6,8 +6,6 @@ trial begins or ends: one that redraws itself would take processor time from the
 being measured.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`heapfit record`: write down what a program does with its heap."""
 
-from __future__ import annotations
-
 import math
 import os
 import resource

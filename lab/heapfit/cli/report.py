@@ -1,7 +1,5 @@
 """`heapfit report`: the answer of a study that was measured earlier, or its trials as a table."""
 
-from __future__ import annotations
-
 import sys
 import webbrowser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Print what `heapfit trace info` found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heapfit.cli.output import results, table, warn

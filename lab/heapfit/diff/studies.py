@@ -1,7 +1,5 @@
 """Two studies side by side: what is the program's own, and the ratios within each."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterator
 from itertools import product

@@ -8,8 +8,6 @@ good. Nor where the difference is too small to be measured. A treatment that nev
 the baseline does, is broken. With several settings a condition holds in each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 

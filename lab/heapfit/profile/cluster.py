@@ -4,8 +4,6 @@ The workers are those of studies (study/cluster.py), and see the files under the
 is a few hundred kilobytes, so only tallies travel; they are added up here, in the user's order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence

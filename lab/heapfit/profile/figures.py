@@ -1,7 +1,5 @@
 """The figures of a profile's page that have no time axis: distributions, squares, bars."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A profile as one HTML page that needs nothing else, in the form of the lab's reports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

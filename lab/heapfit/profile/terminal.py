@@ -4,8 +4,6 @@ memory, and what the recording lacks; on demand all sections.
 A table shows its most important rows and, of its columns, those that fit; the page has all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Bytes and counts are written as `heapfit top` writes them, but for round ones, which sentences name.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

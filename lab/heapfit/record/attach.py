@@ -5,8 +5,6 @@ listens on, and see to it that it ends.
 module; a source checkout compiles it.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -7,8 +7,6 @@ finds the same plan again. It may be larger than its trace: 16 bytes an event.
 The wheel carries both programs compiled, beside this module; a source checkout compiles them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

@@ -7,8 +7,6 @@ parts. The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json
 lay it out, so all of them say the same.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from heapfit.files import write_text

@@ -4,8 +4,6 @@ Allocators that share a letter are not shown to differ. Beside the letters stand
 in every other table.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

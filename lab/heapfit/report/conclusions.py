@@ -3,8 +3,6 @@
 All of it is read from the verdicts of that setting, as are the marks in the table above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from heapfit.meaning import deciding_metrics

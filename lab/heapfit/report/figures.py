@@ -6,8 +6,6 @@ Allocators differ, so a raw value by time says little. Divided by the median of 
 order keeps a drift from favouring an allocator; it still widens the intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

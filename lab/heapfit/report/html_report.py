@@ -4,8 +4,6 @@ Few settings are laid open. Of many, each is folded until a reader opens it, onl
 the study is about are drawn, and fewer points stand for the trials of a row.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ its own. Names stand at the lines' ends, each with its symbol, so that no colour
 needed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

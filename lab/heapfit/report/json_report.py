@@ -5,8 +5,6 @@ whole), the conclusions in words and the version of this format. Base units thro
 bytes, counts. The plan's trials are left out: `study.json` beside it has them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """What readers see of a study's variants, and of the machine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ GitHub's dialect (tables). Everything that comes from the user is escaped, so th
 break a table or become markup.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ trading middleware): each mean is followed by letters in brackets, upper case fo
 along its row, lower case for the one down its column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heapfit.findings import (

@@ -3,8 +3,6 @@
 The front is one of means. Who is shown to be beaten has an open mark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

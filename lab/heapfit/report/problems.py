@@ -5,8 +5,6 @@ A trial that failed is never a time, but a reader must see it: an allocator that
 trial of fifty is news.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The recommendation in words: what is recommended, why, and the lines that put it to use."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 

@@ -4,8 +4,6 @@ Knows the order in which metrics are shown, which allocator is best where, and w
 of the others. The writers only format what this module says, so that all of them say the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What all tables of a terminal share: their form, and text that any terminal can show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box

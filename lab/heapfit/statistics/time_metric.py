@@ -24,8 +24,6 @@ another metric than wall time, nor for a server, whose wall time is its client's
 fixes how long a trial runs, processor time replaces wall time, which says nothing then.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace

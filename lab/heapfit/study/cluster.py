@@ -12,8 +12,6 @@ allocators rank differently on different processors: the answer would hold for n
 `statistics.machines` tests whether they rank differently on these machines all the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ A trial is in the journal before the next one starts. So Ctrl-C, a kill or a pow
 running trial and nothing else, and the same call continues where it stopped.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -6,8 +6,6 @@ power cut or a full disk cut short is removed; everything before it stays. Trial
 something else than the command would measure now are moved, all together, into a folder below.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -3,8 +3,6 @@
 The wheel carries it compiled, beside this module; a source checkout compiles it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from heapfit.compiling import compiled_once

@@ -1,7 +1,5 @@
 """Put what is wrong with a trace's file into words."""
 
-from __future__ import annotations
-
 import os
 
 from heapfit.text import counted

@@ -4,8 +4,6 @@ Why a helper process of its own stands between the lab and the program is told i
 wheel carries it compiled, beside this module; a source checkout compiles it once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -4,8 +4,6 @@ The course of time is counted in steps, what each thread's objects did in each: 
 of a recording and for its bursts; and with it, when the most was live.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate
