@@ -1,10 +1,8 @@
 """Compile the lab's native parts where they are missing: in a source checkout.
 
-The wheel carries them compiled. What is compiled here appears whole or not at all, whoever else
-compiles the same meanwhile.
+The wheel carries them compiled, each beside the module that uses it. What is compiled here appears
+whole or not at all, whoever else compiles the same meanwhile.
 """
-
-from __future__ import annotations
 
 import hashlib
 import os
@@ -38,19 +36,26 @@ def compile_native(target: Path, arguments: Sequence[str], name: str, needs: str
 
 
 def compiled_once(
-    name: str, arguments: Sequence[str], inputs: Sequence[Path], needs: str = ""
+    packaged: Path, arguments: Sequence[str], inputs: Sequence[Path], needs: str = ""
 ) -> Path:
-    """Return `name` as `compile_native` makes it, kept in heapfit's data folder.
+    """Return `packaged` where the wheel has brought it, else the same as `compile_native` makes it,
+    kept in heapfit's data folder.
 
     It is compiled anew whenever one of `inputs`, the sources and headers, or an argument changes.
     """
+    if packaged.exists():
+        return packaged
+    if not all(path.exists() for path in inputs):
+        raise HeapfitError(
+            f"{packaged.name} is missing from this installation; "
+            f"install {needs or 'gcc'} and build heapfit anew"
+        )
     content = hashlib.sha256("\0".join(arguments).encode())
     for path in inputs:
         content.update(path.read_bytes())
-    file = Path(name)
     digest = content.hexdigest()[:_DIGEST_LETTERS]
-    built = data_dir() / "native" / f"{file.stem}-{digest}{file.suffix}"
+    built = data_dir() / "native" / f"{packaged.stem}-{digest}{packaged.suffix}"
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
-        compile_native(built, arguments, name, needs)
+        compile_native(built, arguments, packaged.name, needs)
     return built

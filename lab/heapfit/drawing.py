@@ -7,8 +7,6 @@ come from the page's style sheet, so that one figure serves light, dark and prin
 told apart by row, symbol, line and label first, and by colour second.
 """
 
-from __future__ import annotations
-
 import html
 import math
 from collections.abc import Sequence
@@ -102,13 +100,17 @@ class Figure:
         }
 
     def scatter(self, **trace: Any) -> None:
-        self._data.append({"type": "scatter", **trace})
+        self._add("scatter", trace)
 
     def bars(self, **trace: Any) -> None:
-        self._data.append({"type": "bar", **trace})
+        self._add("bar", trace)
 
     def heat_map(self, **trace: Any) -> None:
-        self._data.append({"type": "heatmap", **trace})
+        self._add("heatmap", trace)
+
+    def _add(self, kind: str, trace: dict[str, Any]) -> None:
+        shown = {"hoverinfo": "text"} if "hovertext" in trace else {}
+        self._data.append({"type": kind, **shown, **trace})
 
     def update(self, **layout: Any) -> None:
         self._layout.update(layout)
@@ -169,8 +171,9 @@ def widened(low: float, high: float, share: float) -> tuple[float, float]:
 
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
     """An axis that no mouse moves, with a title that is already safe."""
-    shown = {"title": titled(title)} if title else {}
-    return {**shown, "fixedrange": True, "zeroline": False, **more}
+    if title:
+        more["title"] = {"text": title, "font": {"size": FONT_SIZE}, "standoff": 6}
+    return {"fixedrange": True, "zeroline": False, **more}
 
 
 def rows_axis(labels: Sequence[str], **more: Any) -> dict[str, Any]:
@@ -216,11 +219,6 @@ def median_text(of: str, point: Estimate, scale: Scale) -> str:
         between = f"{scale.number(point.low)} to {scale.text(point.high)}"
         text += f"<br>95 % interval {escaped(between)}"
     return text
-
-
-def titled(text: str) -> dict[str, Any]:
-    """An axis title from text that is already safe."""
-    return {"text": text, "font": {"size": FONT_SIZE}, "standoff": 6}
 
 
 def axis_title(metric: Metric, scale: Scale) -> str:

@@ -4,8 +4,6 @@ Only the command line turns them into a line on stderr and an exit code; everyth
 raises. A message is one line that says what to do next.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 from pathlib import Path

@@ -11,8 +11,6 @@ stack, and is followed by whatever else the program says:
 The last lines, one for each file, tell whether the file is still the one that ran.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

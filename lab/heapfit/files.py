@@ -1,7 +1,5 @@
 """Write a file or a folder whole or not at all: an older one stays until the new is complete."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os
@@ -62,14 +60,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def replacing_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+def replacing_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder, which takes the place of `folder` when all is done.
 
     Where another process that does the same was quicker, its folder stays.
     """
     unfinished = unfinished_name(folder)
     try:
-        unfinished.mkdir(mode=mode, parents=True)
+        unfinished.mkdir(parents=True)
         yield unfinished
         shutil.rmtree(folder, ignore_errors=True)
         try:

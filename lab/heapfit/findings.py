@@ -4,11 +4,9 @@ Made from a study and its trials by `statistics.analyse` and `advice.recommend`,
 from them. As in `records.py`, plain data.
 """
 
-from __future__ import annotations
+from typing import Literal
 
-from typing import Any, Literal
-
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from heapfit.records import Record, Verdict
 
@@ -32,15 +30,6 @@ class AssumptionCheck(Record):
     statistic: float
     p: float
     rejected: bool  # not rejecting it is no proof of it
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier(cls, fields: Any) -> Any:
-        """Reports up to format 3 have `holds`."""
-        if isinstance(fields, dict) and "holds" in fields:
-            fields = {**fields, "rejected": not fields["holds"]}
-            del fields["holds"]
-        return fields
 
 
 class AnovaRow(Record):

@@ -4,8 +4,6 @@ Sources of metrics (`trial/`, a replay) name them; whoever weighs, orders or jud
 here, so that a headline, a recommendation, a goal and a difference mean the same by "memory".
 """
 
-from __future__ import annotations
-
 from heapfit.records import Metric, Study
 
 WALL = "wall_s"

@@ -5,8 +5,6 @@ functions of the allocator and of the standard library that its authors never wr
 `main` those that start it. Exported files keep them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from functools import cache

@@ -5,8 +5,6 @@ This table is what the command line checks `--set` against; it says the same as 
 variant of the library those that it has. Standard library only, see `paths`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ imports more than the standard library: `heapfit run` stands in front of other p
 start quickly.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

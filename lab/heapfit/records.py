@@ -302,8 +302,7 @@ class Trial(Record):
 
     @property
     def duration_s(self) -> float | None:
-        """How long it took; of a trial of an earlier version only the program's time is known."""
-        return self.metrics.get("wall_s") if self.took_s is None else self.took_s
+        return self.took_s
 
     @property
     def block(self) -> tuple[str | None, int]:
@@ -425,7 +424,7 @@ class Study(Record):
     weights: dict[str, float] = {}  # what counts how much in the recommendation; none: all the same
     machine: Machine
     # What was measured. More than one of a machine: it has changed on the way, and `--mix` went on.
-    # None: an earlier version measured it, or nothing is measured yet.
+    # None: nothing is measured yet.
     sessions: list[Session] = []
     plan: list[PlannedTrial]
     reproduce: str  # the command line that repeats this study ...

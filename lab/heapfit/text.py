@@ -5,8 +5,6 @@ from all the values that are shown together, so that they compare by eye. And te
 cannot act on a terminal.
 """
 
-from __future__ import annotations
-
 import codecs
 import math
 import shlex

@@ -5,8 +5,6 @@ Its interval is that of M. P. Fay and E. J. Feuer (Statistics in Medicine 16, 19
 few samples, too: the estimate with two standard errors to either side is too narrow there.
 """
 
-from __future__ import annotations
-
 _TAIL = 0.025  # on either side
 
 

@@ -327,7 +327,7 @@ def of_values(*time_s: float) -> tuple[Study, list[Trial]]:
 def test_of_one_options_values_the_best_is_recommended_with_the_line_that_sets_it() -> None:
     made = of_values(2.0, 1.0, 1.5)
     advice = advised(made, {"time": 1})
-    assert advice.recommended == "env.MALLOC_ARENA_MAX 2"
+    assert advice.recommended == "MALLOC_ARENA_MAX 2"
     assert [each.allocator[-1] for each in advice.standings] == ["2", "3", "1"]
     [line] = deployment(made[0], advice)
     assert line.startswith("MALLOC_ARENA_MAX=2 ")

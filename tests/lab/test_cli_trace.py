@@ -22,7 +22,7 @@ def test_info_warns_of_what_is_wrong_with_a_file(
     cut.write_bytes(trace.read_bytes()[:-100])
     result = run_heapfit("trace", "info", cut)
     assert result.returncode == 0
-    assert "the recording was cut short" in result.stderr
+    assert "The recording has no end" in result.stderr
     assert "worker-2" in result.stdout
 
 
@@ -65,7 +65,7 @@ def test_a_part_of_a_damaged_trace_is_written_with_a_warning(
             result = run_heapfit("trace", what, "a.hft", *options, folder=tmp_path)
             assert result.returncode == 0
             assert result.stdout.startswith(f"{name}: ")
-            assert "the recording was cut short" in result.stderr
+            assert "The recording has no end" in result.stderr
 
 
 def test_an_export_does_not_replace_a_recording(

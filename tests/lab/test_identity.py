@@ -178,6 +178,18 @@ def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) ->
     assert len(load(tmp_path / "out")[1]) == 8
 
 
+def test_trials_of_a_cluster_are_not_mixed_with_this_machines(tmp_path: Path) -> None:
+    study, out = study_of(workload("true"), TWO, replicates=1), tmp_path / "out"
+    run(study, out)
+    kept = load(out)[0]
+    assert run(study, out) == []
+    sessions = [kept.sessions[0].model_copy(update={"machine": "lab-0"})]
+    of_cluster = kept.model_copy(update={"sessions": sessions})
+    (out / "study.json").write_text(of_cluster.model_dump_json())
+    assert run(study, out)[0].startswith("The machine has changed since the 4 trials of ")
+    assert len(kept_in(out)) == 1
+
+
 def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(
     run_heapfit: Heapfit, tmp_path: Path, library: Path
 ) -> None:

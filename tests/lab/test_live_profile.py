@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import viewers
 from conftest import Heapfit, heapfit_command
-from heapfit.cli import profile_tables
+from heapfit.cli import output, profile_tables
 from heapfit.export import openmetrics
 from heapfit.host.proc import present
 from heapfit.live import Client
@@ -131,7 +131,8 @@ def test_a_call_site_has_room_in_a_terminal_of_any_width(
     calls = [ProfileSite(site=1, calls=["/usr/lib/libapplication-framework.so.6+0x12345"])]
     found = profile(ProfileAnswer(mean=6400, samples=samples, sites=calls))
     printed = io.StringIO()
-    monkeypatch.setattr(profile_tables, "results", Console(file=printed, width=width))
+    for module in (output, profile_tables):
+        monkeypatch.setattr(module, "results", Console(file=printed, width=width))
     profile_tables.show_profile(found)
     lines = printed.getvalue().splitlines()
     assert max(map(len, lines)) <= width

@@ -18,6 +18,7 @@ from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import recording
 from heapfit.profile.tally import merged
 from heapfit.trace.native import Problems
+from heapfit.trace.problems import sentences
 from profile_tables import CALLOC, REALLOC, Block, SiteRow, Tables, complete, profile_of, write
 
 Made = Callable[..., Profile]
@@ -272,12 +273,12 @@ def test_what_lives_when_a_recording_ends_early_need_not_be_a_leak(made: Made, w
 def test_of_problems_only_those_that_there_are_are_told() -> None:
     passed_over = "Damage in the file was skipped: "
     between, blocks = Problems(damaged_bytes=12), Problems(damaged_blocks=1)
-    assert recording.problems(between, 0) == [f"{passed_over}12 bytes between blocks."]
-    assert recording.problems(blocks, 0) == [f"{passed_over}1 block."]
-    [gap] = recording.problems(Problems(gap_ns=2_300_000_000), 0)
+    assert sentences(between) == [f"{passed_over}12 bytes between blocks."]
+    assert sentences(blocks) == [f"{passed_over}1 block."]
+    [gap] = sentences(Problems(gap_ns=2_300_000_000))
     assert gap.startswith("Nothing was recorded for 2.3 s between the parts that were merged.")
-    assert recording.problems(Problems(), 2) == []
-    [older] = recording.problems(Problems(), 100)
+    assert sentences(Problems()) == recording._older(2) == []
+    [older] = recording._older(100)
     assert (
         "older than the recording, or whose allocation was lost: 100. What was allocated" in older
     )

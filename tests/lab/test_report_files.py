@@ -1,4 +1,4 @@
-"""report.json, report.md and `write_all`: true to the summary, safe with hostile names."""
+"""report.json, report.md and the page: true to the summary, safe with hostile names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,13 @@ from heapfit.records import InstalledAllocator, WorkloadRun
 from heapfit.report import (
     Reading,
     html_report,
-    is_current,
     json_report,
     markdown_report,
     read,
     terminal,
-    write_all,
     write_reading,
 )
 from heapfit.report.recommendation import deployment
-from heapfit.study import Journal, note_look
 from markupsafe import escape
 from report_data import keep, make_study, make_trials
 from rich.console import Console
@@ -40,41 +36,9 @@ pytestmark = pytest.mark.full
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 
-def test_reports_are_current_until_the_study_changes(tmp_path: Path) -> None:
-    study = make_study(cores=[1])
-    trials = make_trials(study)
-    folder = keep(tmp_path / "out", study, trials[:-1])
-    assert not is_current(folder, study)
-    write_all(folder)
-    assert is_current(folder, study)
-    with Journal(folder, study):
-        pass
-    assert is_current(folder, study)  # Nothing was added.
-    keep(folder, study, trials[-1:])
-    assert not is_current(folder, study)
-    write_all(folder)
-    note_look(folder, 3)
-    assert not is_current(folder, study)
-    write_all(folder)
-    write_reading(read(folder, {"memory": 1.0}), folder)
-    assert not is_current(folder, study)  # compare named a page that contradicted its own answer.
-    write_all(folder)
-    (folder / "report.md").unlink()
-    assert not is_current(folder, study)
-
-
-def test_reports_of_the_future_are_not_current(tmp_path: Path) -> None:
-    """The clock was put back by an hour: trials that were added seemed to be older than the page,
-    which was then not written anew."""
-    study = make_study(cores=[1])
-    trials = make_trials(study)
-    folder = keep(tmp_path / "out", study, trials[:-1])
-    write_all(folder)
-    ahead = time.time() + 3600
-    for name in ("report.json", "report.md", "report.html"):
-        os.utime(folder / name, (ahead, ahead))
-    keep(folder, study, trials[-1:])
-    assert not is_current(folder, study)
+def write_all(folder: Path) -> Path:
+    """Make every report of the study in `folder`."""
+    return write_reading(read(folder), folder)
 
 
 # Perl reads what LD_PRELOAD and the environment say it is, so each line shows what it does.

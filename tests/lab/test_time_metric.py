@@ -15,7 +15,7 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.noise import WORTH
 from heapfit.errors import UsageError
-from heapfit.findings import Advice, AssumptionCheck
+from heapfit.findings import Advice
 from heapfit.fit import search
 from heapfit.gate import verdicts
 from heapfit.meaning import PROCESSOR, deciding_metrics
@@ -308,12 +308,6 @@ def test_where_nothing_can_be_told_the_headline_says_so_and_what_would_tell() ->
     quiet = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0}, waits=0.001)
     assert headline(advised(quiet)) == "No difference shown that matters"
     assert not advised(quiet).untold
-
-
-def test_reports_with_the_key_of_an_earlier_format_are_read() -> None:
-    check = {"assumption": "normality", "test": "Shapiro-Wilk", "statistic": 0.9, "p": 0.3}
-    assert not AssumptionCheck.model_validate({**check, "holds": True}).rejected
-    assert AssumptionCheck.model_validate({**check, "rejected": True}).rejected
 
 
 def test_neither_the_choice_nor_notes_on_settings_are_false_more_often_than_promised() -> None:

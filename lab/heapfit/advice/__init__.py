@@ -2,5 +2,3 @@
 
 from heapfit.advice.goals import missing_words
 from heapfit.advice.recommend import failed_trials, failing, failing_words, recommend
-
-__all__ = ["failed_trials", "failing", "failing_words", "missing_words", "recommend"]

@@ -13,8 +13,6 @@ A goal whose figures may be zero has no cost: what is shown of it counts, but it
 against others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,13 +21,7 @@ import numpy as np
 from heapfit.advice.goals import Goal
 from heapfit.records import Metric, Verdict
 from heapfit.statistics.observations import Flags, Floats, Readings, figures_of
-from heapfit.statistics.verdict import (
-    by_block,
-    in_full_grid,
-    in_settings,
-    overall,
-    subject_of,
-)
+from heapfit.statistics.verdict import by_block, in_full_grid, in_settings, overall, subject_of
 
 SCORE = Metric(name="score", label="Score", unit="", better="lower", source="advice")
 

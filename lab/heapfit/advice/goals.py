@@ -1,8 +1,6 @@
 """What a recommendation weighs: time, memory, fragmentation, and the metric that stands for
 each."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a noisy machine leaves untold, and how many blocks would tell."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -14,8 +14,6 @@ its place: waits that an allocator causes are in no processor time. Both can onl
 recommendation, so that no more of them are false.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,14 +22,7 @@ from math import comb, inf
 import numpy as np
 
 from heapfit.advice import noise
-from heapfit.advice.costs import (
-    SCORE,
-    Costs,
-    costs_of,
-    has_ratios,
-    pareto_front,
-    score_verdicts,
-)
+from heapfit.advice.costs import SCORE, Costs, costs_of, has_ratios, pareto_front, score_verdicts
 from heapfit.advice.goals import TIME, Goal, goals
 from heapfit.advice.values import between_values
 from heapfit.advice.words import (
@@ -61,6 +52,7 @@ from heapfit.meaning import (
     is_time,
 )
 from heapfit.records import SIGNIFICANT, Metric, Study, Trial, TrialStatus, Verdict
+from heapfit.settings import varied_levels
 from heapfit.statistics.observations import Floats, Readings, figures_of
 from heapfit.statistics.time_metric import waits_of
 from heapfit.statistics.verdict import in_settings, overall
@@ -604,17 +596,15 @@ def _winners(
     settings = readings.study.settings()
     if len(settings) < 2:
         return []
-    varied = {factor.name for factor in readings.design if len(factor.levels) > 1}
     winners = []
     for contest, setting in zip(contests, settings, strict=True):
         present = [n for n in names if any(n == first for first, _ in contest.score)]
         if not present:
             continue
         best = (contest.unbeaten(_by_score(contest, present)) or present)[0]
-        levels = {"cores": f"{setting[0]}", **dict(setting[1])}
         winners.append(
             SettingWinner(
-                at={name: level for name, level in levels.items() if name in varied},
+                at=varied_levels(readings.study, setting),
                 best=best,
                 tied=sorted(set(contest.tied(best, present)) - {best}),
             )

@@ -4,8 +4,6 @@ The values then are the treatments, the first of them the one to keep: what is r
 allocators is so among values, by the same verdicts, since both families hold the same pairs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +15,7 @@ from heapfit.records import (
     Study,
     Trial,
 )
+from heapfit.settings import level_label, varied
 from heapfit.statistics.observations import Readings, read
 
 
@@ -34,10 +33,10 @@ class _OfValues(Study):
 def values_of(study: Study) -> list[InstalledAllocator]:
     """Return the allocator with each value of the one option or variable that the study varies,
     named after it; none where it varies more, or something that is not for a user to choose."""
-    varied = [factor for factor in study.design() if len(factor.levels) > 1]
-    if len(study.allocators) > 1 or len(varied) != 1:
+    factors = varied(study)
+    if len(study.allocators) > 1 or len(factors) != 1:
         return []
-    [factor] = varied
+    [factor] = factors
     if not factor.name.startswith((OPTION_PREFIX, ENVIRONMENT_PREFIX)):
         return []
     return [_with(study.allocators[0], factor, level) for level in factor.levels]
@@ -57,9 +56,9 @@ def between_values(readings: Readings) -> Readings:
             "factors": [each for each in study.factors if len(each.levels) == 1],
         }
     )
-    [varied] = [factor for factor in study.factors if len(factor.levels) > 1]
-    names = dict(zip(varied.levels, (each.name for each in values), strict=True))
-    made = read(contest, _renamed(readings.trials, varied.name, names))
+    [factor] = varied(study)
+    names = dict(zip(factor.levels, (each.name for each in values), strict=True))
+    made = read(contest, _renamed(readings.trials, factor.name, names))
     return replace(made, figures=readings.figures)
 
 
@@ -68,7 +67,7 @@ def _with(allocator: InstalledAllocator, factor: Factor, level: str) -> Installe
     own, changed = ("options", OPTION_PREFIX), ("environment", ENVIRONMENT_PREFIX)
     field, prefix = own if factor.name.startswith(OPTION_PREFIX) else changed
     settings = {**getattr(allocator, field), factor.name.removeprefix(prefix): level}
-    return allocator.model_copy(update={"name": f"{factor.name} {level}", field: settings})
+    return allocator.model_copy(update={"name": level_label(factor.name, level), field: settings})
 
 
 def _renamed(trials: Sequence[Trial], factor: str, names: dict[str, str]) -> list[Trial]:

@@ -1,7 +1,5 @@
 """The reasons for a recommendation, in two sentences, and notes on the settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +7,7 @@ from heapfit.advice import noise
 from heapfit.advice.goals import Goal
 from heapfit.findings import SettingWinner, Standing
 from heapfit.records import Study, Verdict
+from heapfit.settings import levels_label
 from heapfit.text import join_words, mid_sentence, percent, size
 
 # The verdicts of a metric by pair, each either way round.
@@ -282,14 +281,11 @@ def _differing(
 def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
     """Return a note on each setting in which the leader is significantly worse than the best."""
     return [
-        f"At {_setting(winner.at)}, {winner.best} costs significantly less than {leader}."
+        f"At {levels_label(winner.at.items())}, {winner.best} costs significantly less than "
+        f"{leader}."
         for winner in winners
         if leader != winner.best and leader not in winner.tied
     ]
-
-
-def _setting(at: dict[str, str]) -> str:
-    return ", ".join(f"{factor} {level}" for factor, level in at.items())
 
 
 def _no_difference(several: str, standings: Sequence[Standing], weighed: str) -> str:

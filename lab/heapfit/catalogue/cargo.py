@@ -5,8 +5,6 @@ Many crates carry the C or C++ source of an allocator whole. Nothing of Rust is 
 recipe can also compile a Rust source of ours against an allocator that is written in Rust.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

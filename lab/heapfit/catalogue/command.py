@@ -1,7 +1,5 @@
 """Run the helper programs of an installation: apt-get, dpkg-query, pip, preparations."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Debian packages: what is installed, and installing what is missing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

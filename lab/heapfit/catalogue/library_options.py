@@ -1,7 +1,5 @@
 """The options of heapfit's library as it describes them itself: their meaning and their values."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 from typing import Any

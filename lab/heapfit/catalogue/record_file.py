@@ -1,7 +1,5 @@
 """Read one record from a TOML file, with errors that a person who wrote the file can act on."""
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from pathlib import Path

@@ -5,8 +5,6 @@ which says which version it is. The folder appears by a rename once it is whole,
 installation leaves nothing that looks finished.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

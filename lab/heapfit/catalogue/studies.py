@@ -3,8 +3,6 @@
 They are `*.toml` in the studies folder, and files that users write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -13,8 +13,6 @@ A *word* says an allocator with what is set beside it: `NAME`, or `NAME:SETTING=
 or as `option.NAME`, or a variable of the environment, `env.NAME`: as factors are called.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

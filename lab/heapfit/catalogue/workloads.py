@@ -4,8 +4,6 @@ A workload may need programs installed and data prepared. Prepared data is kept 
 as `workloads/NAME-vVERSION` and made anew when the workload's preparation changes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shlex

@@ -5,8 +5,6 @@ used. `heapfit run` and `heapfit lib` stand in front of other programs, so their
 understood without loading the parser that all the rest goes through.
 """
 
-from __future__ import annotations
-
 import io
 import sys
 

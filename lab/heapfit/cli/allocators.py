@@ -1,11 +1,8 @@
 """`heapfit allocators`: what can be compared, what of it is here, and getting the rest."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer
-from rich.padding import Padding
 from rich.text import Text
 
 from heapfit import catalogue
@@ -14,7 +11,7 @@ from heapfit.catalogue.library_options import library_options, written
 from heapfit.catalogue.sources import how_to_name
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import Group, new_app
-from heapfit.cli.output import messages, print_facts, print_json, results, say, table
+from heapfit.cli.output import messages, print_facts, print_json, print_table, results, say, table
 from heapfit.errors import HeapfitError
 from heapfit.records import Allocator, InstalledAllocator
 
@@ -127,22 +124,8 @@ def show(
     )
     if options:
         results.print()
-        _show_options([list(each.values()) for each in options], list(options[0]))
-
-
-def _show_options(options: list[list[str]], columns: list[str]) -> None:
-    """Print each option with its default and meaning: in columns, or below each other where the
-    meaning would have no room beside."""
-    *others, _ = zip(*options, strict=True)
-    if results.width - sum(max(map(len, each)) for each in others) >= _LEAST_ROOM:
-        rows = table(*columns)
-        for option in options:
-            rows.add_row(*option)
-        results.print(rows)
-        return
-    for name, default, meaning in options:
-        results.print(f"{name}, default {default}", style="bold")
-        results.print(Padding(Text(meaning), (0, 0, 0, 2)))
+        rows = [list(each.values()) for each in options]
+        print_table(list(options[0]), rows, least=_LEAST_ROOM)
 
 
 def _described(entry: Allocator, installed: InstalledAllocator | None) -> dict[str, Any]:

@@ -26,17 +26,15 @@ def show(
     *,
     as_json: bool,
     beside: Callable[[Reading], dict[str, Any]] | None = None,
-    anew: bool = False,
     weights: Mapping[str, float] | None = None,
 ) -> Path:
     """Print the answer of the study in `folder`, write its page and return the page's path.
 
-    What is found `beside` it is part of the JSON. A page that is current is left, but for `anew`.
-    `weights` replace those of the study.
+    What is found `beside` it is part of the JSON. `weights` replace those of the study.
     """
     _collect_no_cycles()
     # SciPy and Plotly take a second to load; a typing mistake is told without waiting for them.
-    from heapfit.report import PAGE_FILE, is_current, json_report, read, terminal, write_reading
+    from heapfit.report import json_report, read, terminal, write_reading
 
     reading = read(folder, weights)
     _say_how_far(folder, [reading.summary], 1)
@@ -51,9 +49,7 @@ def show(
         results.print()
     if reading.blocks:
         note_look(folder, reading.blocks)
-    page = folder / PAGE_FILE
-    if anew or not is_current(folder, reading.study):
-        write_reading(reading, folder)  # What stands in its way does not hide the answer.
+    page = write_reading(reading, folder)  # What stands in its way does not hide the answer.
     say_page(page, as_json=as_json)
     return page
 

@@ -1,7 +1,5 @@
 """What the commands' arguments share: the common options, lists, and the user's own program."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

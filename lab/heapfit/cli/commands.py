@@ -1,7 +1,5 @@
 """The table of commands, and the application that loads each one's module when it is used."""
 
-from __future__ import annotations
-
 import importlib
 import re
 from collections.abc import Mapping
@@ -17,30 +15,12 @@ from heapfit.cli.completion import about
 from heapfit.cli.failures import Interrupted
 from heapfit.errors import unknown
 
-# In the order of `heapfit --help`: the name of each command and its module in this package.
-COMMANDS = {
-    "compare": "compare",
-    "fit": "fit",
-    "check": "check",
-    "study": "study",
-    "report": "report",
-    "diff": "diff",
-    "record": "record",
-    "profile": "profile",
-    "replay": "replay",
-    "run": "run",
-    "lib": "lib",
-    "ctl": "ctl",
-    "top": "top",
-    "export": "export",
-    "why": "why",
-    "explain": "explain",
-    "pools": "pools",
-    "trace": "trace",
-    "allocators": "allocators",
-    "workloads": "workloads",
-    "doctor": "doctor",
-}
+# In the order of `heapfit --help`; each is a module of this package.
+COMMANDS = (
+    "compare", "fit", "check", "study", "report", "diff", "record", "profile", "replay", "run",
+    "lib", "ctl", "top", "export", "why", "explain", "pools", "trace", "allocators", "workloads",
+    "doctor",
+)  # fmt: skip
 
 SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
 
@@ -87,7 +67,7 @@ class LazyGroup(Group):
             return None
         if cmd_name in self._told:
             return typer.core.TyperCommand(cmd_name, help=self._told[cmd_name])
-        module = importlib.import_module(f"heapfit.cli.{COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"heapfit.cli.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name
         for each in (command, *getattr(command, "commands", {}).values()):

@@ -1,7 +1,5 @@
 """`heapfit compare`: one program under several allocators, measured side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated
 

@@ -5,8 +5,6 @@ form. To ask each command's own module would take half a second; what they take 
 completion.json, which `scripts/update-docs reference` writes from them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

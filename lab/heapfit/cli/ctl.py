@@ -1,7 +1,5 @@
 """`heapfit ctl`: ask a running process, and change what its heap does."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys
@@ -18,12 +16,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.ledger_tables import described_ledger, show_ledger
 from heapfit.cli.live_tables import described, show_options, show_processes, show_snapshot
 from heapfit.cli.output import print_json, results
-from heapfit.cli.profile_tables import (
-    described_profile,
-    described_site,
-    show_pinners,
-    show_profile,
-)
+from heapfit.cli.profile_tables import described_profile, described_site, show_pinners, show_profile
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.files import write_bytes
 from heapfit.host.proc import plain

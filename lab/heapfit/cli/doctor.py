@@ -1,7 +1,5 @@
 """`heapfit doctor`: what of this machine helps or spoils a measurement."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer
@@ -40,8 +38,7 @@ def doctor(context: typer.Context, every: Every = False, as_json: AsJson = False
         fine = len(machine) - len(amiss)
         results.print(
             f"{fine} of {len(machine)} checks of this machine found nothing amiss; "
-            "--all lists them too.",
-            highlight=False,
+            "--all lists them too."
         )
 
 

@@ -1,7 +1,5 @@
 """`heapfit explain`: the functions and lines behind the addresses in the library's messages."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`heapfit export`: the figures of running processes, for a scraper."""
 
-from __future__ import annotations
-
 import errno
 import signal
 import socket

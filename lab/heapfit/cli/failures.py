@@ -1,7 +1,5 @@
 """Turn what went wrong into one line on stderr and an exit code."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

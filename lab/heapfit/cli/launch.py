@@ -1,7 +1,5 @@
 """Become the user's program with another allocator. Standard library only, see `quick`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Print the ledger of a process: what its resident memory is there for."""
 
-from __future__ import annotations
-
 from pathlib import PurePath
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`heapfit lib`: where the library is, for LD_PRELOAD in a unit file or a script."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Annotated

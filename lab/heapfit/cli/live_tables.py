@@ -1,7 +1,5 @@
 """Print what is known of running processes, once, as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any

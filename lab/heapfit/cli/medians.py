@@ -4,16 +4,17 @@ In the terminal alone. Ratios are those of the medians to the baseline's; the re
 block, and is what counts.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import starmap
 from statistics import median
 
 from rich.table import Table
 from rich.text import Text
 
 from heapfit.records import PlannedTrial, Setting, Study, Trial, TrialStatus
+from heapfit.settings import level_label, varied_levels
+from heapfit.text import ratio, scale_for
 
 # With more settings than fit side by side, the one that runs now is shown alone.
 _MOST_SETTINGS = 4
@@ -51,15 +52,9 @@ class RunningMedians:
 
     def _heading(self, setting: Setting) -> str:
         """Name a setting by what varies in the study, a line for each factor."""
-        cores, levels = setting
-        varied = {factor.name for factor in self._study.factors if len(factor.levels) > 1}
-        words = [_cores(cores)] if len(self._study.cores) > 1 else []
-        return "\n".join([*words, *(_level(*each) for each in levels if each[0] in varied)])
+        return "\n".join(starmap(level_label, varied_levels(self._study, setting).items()))
 
     def _cell(self, allocator: str, setting: Setting) -> Text:
-        # The reports take a second to load, which is not wanted before the first trial is done.
-        from heapfit.text import ratio, scale_for
-
         own = self._median(allocator, setting)
         if own is None:
             return Text("none yet", style="dim")
@@ -74,21 +69,3 @@ class RunningMedians:
     def _median(self, allocator: str, setting: Setting) -> float | None:
         figures = self._figures.get((allocator, setting))
         return median(figures) if figures else None
-
-
-def describe(setting: Setting) -> str:
-    """Name a setting.
-
-    >>> describe((2, (("threads", "4"), ("env.MODE", ""))))
-    '2 cores, threads = 4, env.MODE unset'
-    """
-    cores, levels = setting
-    return ", ".join([_cores(cores), *(_level(*each) for each in levels)])
-
-
-def _cores(count: int) -> str:
-    return f"{count} core{'s' if count > 1 else ''}"
-
-
-def _level(name: str, level: str) -> str:
-    return f"{name} = {level}" if level else f"{name} unset"

@@ -1,17 +1,17 @@
 """Where commands print: results on standard output, everything else on standard error."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from rich.cells import cell_len
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +30,8 @@ def _console(*, stderr: bool) -> Console:
 results = _console(stderr=False)
 messages = _console(stderr=True)
 _warned: set[str] = set()
+
+_GAP = 2  # between the columns of a table
 
 
 def say(line: str) -> None:
@@ -74,6 +76,35 @@ def table(*columns: str, right: Collection[str] = ()) -> Table:
     for column in columns:
         made.add_column(column, overflow="fold", justify="right" if column in right else "left")
     return made
+
+
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Collection[str] = (),
+    least: int | None = None,
+) -> None:
+    """Print a table. Where its last column has less room than its longest text, or than `least`,
+    what stands in it is printed below the rest of its row."""
+    *widths, longest = [max(map(cell_len, each)) for each in zip(columns, *rows, strict=True)]
+    if results.width - sum(widths) - _GAP * len(widths) >= min(longest, least or longest):
+        made = table(*columns, right=right)
+        for row in rows:
+            made.add_row(*row)
+        results.print(made)
+        return
+    form = (" " * _GAP).join(
+        f"{{:{'>' if column in right else '<'}{width}}}"
+        for column, width in zip(columns, widths, strict=False)
+    )
+    results.print(Text(form.format(*columns), style="bold"))
+    for row in rows:
+        results.print(form.format(*row))
+        results.print(
+            Text(f"{' ' * _GAP}{row[-1]}")
+            if results.soft_wrap
+            else Padding(Text(row[-1]), (0, 0, 0, _GAP))
+        )
 
 
 def print_facts(facts: Mapping[str, str | None]) -> None:

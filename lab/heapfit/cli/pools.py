@@ -1,7 +1,5 @@
 """`heapfit pools`: which objects libheapfit-pools.so places by where they come from, and why."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Print an explanation of pools as tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,7 +28,7 @@ def show(
         results.print(line, soft_wrap=True)
     groups = _ordered(explanation)
     shown = groups if every else groups[:_MOST_GROUPS]
-    _print(_groups(explanation, shown, frames))
+    _print(_groups(shown, frames))
     if len(groups) > len(shown):
         results.print(f"… and {len(groups) - len(shown)} more; --all shows them", style="dim")
     if explanation.pools:
@@ -97,9 +95,7 @@ def _ordered(explanation: Explanation) -> list[Group]:
     return sorted(explanation.groups, key=place)
 
 
-def _groups(
-    explanation: Explanation, groups: Sequence[Group], frames: Mapping[int, Sequence[Frame]]
-) -> Table:
+def _groups(groups: Sequence[Group], frames: Mapping[int, Sequence[Frame]]) -> Table:
     rows = table("group", "seen", "bytes each", "placed", "allocated by, and why it is there")
     for column in rows.columns[:3]:
         column.justify = "right"

@@ -1,16 +1,9 @@
 """Print the live heap profile of a process, and which call sites pin its free memory."""
 
-from __future__ import annotations
-
-from collections.abc import Sequence
 from typing import Any
 
-from rich.cells import cell_len
-from rich.padding import Padding
-from rich.text import Text
-
 from heapfit import text
-from heapfit.cli.output import results, table
+from heapfit.cli.output import print_table, results
 from heapfit.live import LiveProfile, pinners
 from heapfit.live.profile import Estimate, Site
 from heapfit.text import visible
@@ -18,7 +11,6 @@ from heapfit.text import visible
 # As many sites as are worth a look; --json has them all.
 _MOST_SITES = 16
 _NUMBERS = ("live", "95 % interval", "blocks", "pins", "samples")
-_GAP = 2  # between columns
 _WORTH_ASKING = 1 << 20  # bytes that are pinned
 
 
@@ -37,23 +29,8 @@ def show_profile(profile: LiveProfile) -> None:
         f"{total} live, of objects allocated since the option sample was set. heapfit ctl PID "
         "ledger has older objects, too."
     )
-    rows = [_numbers(each) for each in sites[:_MOST_SITES]]
-    names = [visible(each.name) for each in sites[:_MOST_SITES]]
-    widths = [max(map(cell_len, column)) for column in zip(_NUMBERS, *rows, strict=True)]
-    room = results.width - sum(widths) - _GAP * len(widths)
-    if room >= max(map(cell_len, names), default=0):
-        beside = table(*_NUMBERS, "call site", right=_NUMBERS)
-        for numbers, name in zip(rows, names, strict=True):
-            beside.add_row(*numbers, name)
-        results.print(beside)
-    else:
-        results.print(Text(_line(_NUMBERS, widths), style="bold"))
-        for numbers, name in zip(rows, names, strict=True):
-            results.print(_line(numbers, widths))
-            if results.soft_wrap:
-                results.print(Text(f"{' ' * _GAP}{name}"))
-            else:
-                results.print(Padding(Text(name), (0, 0, 0, _GAP)))
+    rows = [(*_numbers(each), visible(each.name)) for each in sites[:_MOST_SITES]]
+    print_table((*_NUMBERS, "call site"), rows, right=_NUMBERS)
     if len(sites) > _MOST_SITES:
         results.print(f"… and {len(sites) - _MOST_SITES} more", style="dim")
     _say_what_is_missing(profile)
@@ -69,10 +46,6 @@ def _numbers(site: Site) -> tuple[str, ...]:
         text.size(pinned.value),
         str(len(site.samples)),
     )
-
-
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    return (" " * _GAP).join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
 
 
 def show_pinners(profile: LiveProfile, pid: int, pinned: int) -> None:

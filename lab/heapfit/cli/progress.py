@@ -6,8 +6,6 @@ trial begins or ends: one that redraws itself would take processor time from the
 being measured.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,9 +27,10 @@ from rich.progress import (
 from rich.progress import Progress as Bar
 
 from heapfit.cli.failures import INTERRUPTED
-from heapfit.cli.medians import RunningMedians, describe
+from heapfit.cli.medians import RunningMedians
 from heapfit.cli.output import warn
 from heapfit.records import PlannedTrial, Precision, Study, Trial
+from heapfit.settings import setting_label
 from heapfit.study import Progress, SeriesProgress
 from heapfit.text import counted, duration, percent
 
@@ -70,7 +69,7 @@ class StudyProgress(Progress):
 
     def _what(self, planned: PlannedTrial) -> str:
         """Name the trial that runs now."""
-        what = f"{planned.allocator}, {describe(planned.setting)}"
+        what = f"{planned.allocator}, {setting_label(planned.setting)}"
         limit = self._limit if not self.done else ""
         return f"{what}{' (warm-up)' if planned.warmup else ''}{limit}"
 

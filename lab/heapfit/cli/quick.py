@@ -6,8 +6,6 @@ in front of a program that is started often; this takes a fifth of it. A shell t
 command line is answered here, too.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

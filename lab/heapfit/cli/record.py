@@ -1,7 +1,5 @@
 """`heapfit record`: write down what a program does with its heap."""
 
-from __future__ import annotations
-
 import math
 import os
 import resource
@@ -391,7 +389,6 @@ def _list(written: list[Written]) -> None:
             f"{os.path.relpath(each.path)}: {name} (process {info.get('pid', '?')}{became}), "
             f"{text.counted(each.events, 'event')}",
             soft_wrap=True,
-            highlight=False,
         )
     if len(busy) > _MOST_LISTED:
         messages.print(f"and {len(busy) - _MOST_LISTED} more")

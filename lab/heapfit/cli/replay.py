@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,7 @@ from heapfit.cli.arguments import (
     Replicates,
     Seed,
     Warmups,
+    command_line,
     split_numbers,
 )
 from heapfit.cli.commands import new_app
@@ -36,7 +36,6 @@ from heapfit.cli.provide import (
     with_baseline,
 )
 from heapfit.errors import UsageError
-from heapfit.records import Study
 from heapfit.replay import (
     Agreement,
     Speed,
@@ -134,13 +133,6 @@ def replay(
     made = plan_of(trace, one_thread=one_thread)
     _remark_on(named, allocators)
     workload = replay_workload(made, speed=speed, touch=touch, age=age)
-    options = [f"--speed={speed}", f"--touch={touch}"]
-    options += ["--one-thread"] if one_thread else []
-    options += [f"--age={age:g}"] if age else []
-    options += ["--no-system-calls"] if no_system_calls else []
-    options += ["--instructions"] if instructions else []
-    options += [f"--against={against}"] if against else []
-    options += [f"--out={out}"] if out else []
     study = plan(
         workload,
         provided,
@@ -152,7 +144,24 @@ def replay(
         shown=shown_metrics(system_calls=not no_system_calls, instructions=instructions),
         only=measured_by_replay(),
         notes=[*made.facts.remarks(), f"plan: checksum {made.facts.checksum}"],
-        reproduce=lambda study: _command_line(study, trace, named, options),
+        reproduce=lambda study: command_line(
+            "replay",
+            str(trace),
+            allocators=",".join(named),
+            speed=speed,
+            touch=touch,
+            one_thread=one_thread,
+            age=f"{age:g}" if age else None,
+            no_system_calls=no_system_calls,
+            instructions=instructions,
+            against=against,
+            out=out,
+            baseline=study.baseline,
+            cores=",".join(map(str, study.cores)),
+            replicates=study.replicates,
+            warmups=study.warmups,
+            seed=study.seed,
+        ),
     )
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
     progress = StudyProgress(messages)
@@ -199,14 +208,6 @@ def _real_study(folder: Path | None) -> Reading | None:
     from heapfit.report import read
 
     return read(folder)
-
-
-def _command_line(study: Study, trace: Path, named: list[str], options: list[str]) -> str:
-    """Return the command line that repeats the study, with every default spelt out."""
-    words = ["heapfit", "replay", str(trace), "--allocators", ",".join(named), *options]
-    words += ["--baseline", study.baseline, "--cores", ",".join(map(str, study.cores))]
-    words += ["--replicates", str(study.replicates), "--warmups", str(study.warmups)]
-    return shlex.join([*words, "--seed", str(study.seed)])
 
 
 # ------------------------------------------------------------------- beside the real program

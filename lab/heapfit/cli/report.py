@@ -1,7 +1,5 @@
 """`heapfit report`: the answer of a study that was measured earlier, or its trials as a table."""
 
-from __future__ import annotations
-
 import sys
 import webbrowser
 from pathlib import Path
@@ -78,7 +76,7 @@ def report(
             raise UsageError("the weights of a study of many parts are in its file: `weights`")
         page = answer.show_series(folder, as_json=as_json)
     else:
-        page = answer.show(folder, as_json=as_json, anew=True, weights=given)
+        page = answer.show(folder, as_json=as_json, weights=given)
     if open_page:
         webbrowser.open(page.absolute().as_uri())
 

@@ -1,7 +1,5 @@
 """`heapfit run`: the user's program under heapfit, or under another allocator."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Annotated

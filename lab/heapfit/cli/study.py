@@ -13,16 +13,7 @@ import typer
 
 from heapfit import catalogue
 from heapfit.cli import answer
-from heapfit.cli.arguments import (
-    AsJson,
-    Install,
-    Mix,
-    On,
-    Out,
-    Seed,
-    command_line,
-    split_list,
-)
+from heapfit.cli.arguments import AsJson, Install, Mix, On, Out, Seed, command_line, split_list
 from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, table, warn
 from heapfit.cli.progress import ManyProgress, kept_on_interrupt

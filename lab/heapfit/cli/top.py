@@ -1,7 +1,5 @@
 """`heapfit top`: watch running processes in the terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Annotated

@@ -273,9 +273,9 @@ def _answer(as_json: bool, plain: dict[str, Any], line: str, wrong: Problems) ->
         print_json(plain)
     else:
         results.print(line, soft_wrap=True)
-    from heapfit.cli.trace_tables import problems
+    from heapfit.trace.problems import sentences
 
-    for problem in problems(wrong):
+    for problem in sentences(wrong):
         warn(problem)
 
 

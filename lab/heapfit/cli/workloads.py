@@ -1,7 +1,5 @@
 """`heapfit workloads`: the programs to compare allocators on, and getting what they need."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -5,22 +5,7 @@ program's own and not the machine's; of times, what is set side by side are the 
 run. `of_studies` and `of_recordings` make a `Diff`, and `shown` lays it out.
 """
 
-from __future__ import annotations
-
-from heapfit.diff.model import Change, Diff, Fact, Figure
+from heapfit.diff.model import Change, Diff
 from heapfit.diff.recordings import of_recordings, of_tallies
 from heapfit.diff.shown import markdown, show, tables
 from heapfit.diff.studies import of_studies
-
-__all__ = [
-    "Change",
-    "Diff",
-    "Fact",
-    "Figure",
-    "markdown",
-    "of_recordings",
-    "of_studies",
-    "of_tallies",
-    "show",
-    "tables",
-]

@@ -1,7 +1,5 @@
 """What two runs are to each other, as plain data."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum

@@ -5,8 +5,6 @@ with every edit above them, unless both recordings are of the same build; and so
 another name where one site alone of each recording can be meant.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A diff in a terminal and as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 

@@ -1,7 +1,5 @@
 """Two studies side by side: what is the program's own, and the ratios within each."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterator
 from itertools import product
@@ -11,8 +9,9 @@ from heapfit.diff.model import Change, Diff, Figure, Span, facts, figure
 from heapfit.meaning import is_of_program
 from heapfit.records import Identity, Metric, Setting, Study
 from heapfit.report import read
-from heapfit.report.labels import machine_facts, setting_label
+from heapfit.report.labels import machine_facts
 from heapfit.report.results import FEWEST_TRIALS, Results
+from heapfit.settings import setting_label
 from heapfit.text import counted, join_words, readable, visible
 
 # As many trials that are all alike show that a figure does not vary: of a figure with two values,

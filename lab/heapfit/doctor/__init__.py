@@ -6,5 +6,3 @@ Nothing is changed.
 from heapfit.doctor.checks import Finding, examine
 from heapfit.doctor.program import examine as examine_program
 from heapfit.doctor.program import examine_objects
-
-__all__ = ["Finding", "examine", "examine_objects", "examine_program"]

@@ -1,7 +1,5 @@
 """What of this machine helps or spoils a measurement: one function for each thing to look at."""
 
-from __future__ import annotations
-
 import os
 import resource
 import statistics

@@ -3,8 +3,6 @@
 The program is looked at, not run: its file, and the libraries that the dynamic loader finds for it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ Each sample is labelled with the process's number and name. The processes are as
 scraped, side by side: one that does not answer makes the others wait no longer than its timeout.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

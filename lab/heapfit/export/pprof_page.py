@@ -4,8 +4,6 @@
 that collect such files. With only one process to ask, its number may be left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs

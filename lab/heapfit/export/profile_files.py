@@ -3,8 +3,6 @@
 What is known is what lives: so a file has the live blocks and bytes alone, as they are estimated.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

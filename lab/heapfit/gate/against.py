@@ -8,8 +8,6 @@ their functions are, in the order in which they call within these, whatever line
 is now.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

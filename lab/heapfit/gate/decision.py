@@ -1,7 +1,5 @@
 """What a gate decides: of each figure whether its bound holds, is exceeded, or cannot be told."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

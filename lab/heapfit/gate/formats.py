@@ -4,8 +4,6 @@ JUnit XML has no schema of its own; what is written here is what Jenkins, GitLab
 actions agree on. What cannot be told, or does not run, is an `error` there: the job does not pass.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from xml.etree import ElementTree

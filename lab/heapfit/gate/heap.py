@@ -8,8 +8,6 @@ hundredth of the instructions). A call is written `function at file:line`, or
 its differences can be read.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -4,8 +4,6 @@ While they are looked for, they become our children when their own parent ends
 (PR_SET_CHILD_SUBREAPER), so that none is missed whatever it does to its environment or session.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import time

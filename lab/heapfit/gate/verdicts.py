@@ -8,8 +8,6 @@ good. Nor where the difference is too small to be measured. A treatment that nev
 the baseline does, is broken. With several settings a condition holds in each.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 
@@ -18,16 +16,10 @@ from heapfit.gate.condition import Condition
 from heapfit.gate.decision import Decision, Outcome
 from heapfit.meaning import PROCESSOR, RESIDENT_PEAK, WALL
 from heapfit.records import CAN_BE_ZERO, Setting, Study, Summary, Verdict
+from heapfit.settings import setting_levels, setting_name
 from heapfit.statistics.observations import Readings, figures_of
 from heapfit.statistics.power import MOST_REPLICATES, replicates_to_tell
-from heapfit.statistics.verdict import (
-    FEWEST_BLOCKS,
-    by_block,
-    levels_of,
-    of_each,
-    pairs,
-    setting_name,
-)
+from heapfit.statistics.verdict import FEWEST_BLOCKS, by_block, of_each, pairs
 from heapfit.text import counted, join_words, scale_for
 
 # Measured of every program that runs. Any other metric is compared by its difference as soon as one
@@ -139,7 +131,7 @@ def _decide(
 
 
 def _verdicts(summary: Summary, metric: str, name: str, setting: Setting) -> Iterator[Verdict]:
-    at, pair = dict(levels_of(setting)), {name, summary.study.baseline}
+    at, pair = setting_levels(setting), {name, summary.study.baseline}
     for each in summary.verdicts:
         if each.metric == metric and each.at == at and {each.first, each.second} == pair:
             yield each if each.first == name else each.turned()

@@ -1,7 +1,5 @@
 """Which allocator a process has."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

@@ -1,7 +1,5 @@
 """What a process's control groups allow it, of version 1 and 2: memory and processors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

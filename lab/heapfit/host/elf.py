@@ -4,8 +4,6 @@ Only 64-bit little-endian files are understood, the kind that heapfit runs on. S
 only: this is looked at in front of the user's program, see `cli.quick`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

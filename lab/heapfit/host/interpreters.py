@@ -4,8 +4,6 @@ A recording of such a program has its large objects and its libraries', and few 
 source speaks of. Where the interpreter can be told to ask malloc for each, that is said.
 """
 
-from __future__ import annotations
-
 import mmap
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Describe the machine that a study runs on, as far as it matters to the figures."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """The mappings of a process with what is resident of each: /proc/PID/smaps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Processes, and what /proc says of each: nothing of one that has ended, or is not ours to read."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import shlex

@@ -3,8 +3,6 @@
 Standard library only: this is looked at in front of the user's program, see `cli.quick`.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

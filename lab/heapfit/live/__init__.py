@@ -15,18 +15,3 @@ from heapfit.live.ledger import Ledger
 from heapfit.live.processes import NotListening, listening
 from heapfit.live.profile import LiveProfile
 from heapfit.live.snapshot import Rates, Snapshot, rates_between, take
-
-__all__ = [
-    "Client",
-    "Ledger",
-    "LiveProfile",
-    "NotListening",
-    "Rates",
-    "Refused",
-    "Snapshot",
-    "all_clients",
-    "listening",
-    "rates_between",
-    "some_clients",
-    "take",
-]

@@ -5,8 +5,6 @@ heapfit listens, with `control:on`, at the abstract Unix socket "\0heapfit/PID",
 has been asked (SO_PEERCRED); nothing is sent before.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

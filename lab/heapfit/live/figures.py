@@ -3,8 +3,6 @@
 The terminal's full-screen view and the tables that are printed once show the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar

@@ -4,8 +4,6 @@ The process puts every page under a cause, row by row (`hf_ledger` in `heapfit.h
 are added up: by cause, by thread, by file.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar

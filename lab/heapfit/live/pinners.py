@@ -1,7 +1,5 @@
 """Which call sites hold free memory of a process, in sentences, and how to find out."""
 
-from __future__ import annotations
-
 from itertools import islice, takewhile
 from math import inf
 

@@ -7,8 +7,6 @@ Horvitz and D. J. Thompson, 1952). Intervals are those of weighted.py, which hol
 too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import expm1

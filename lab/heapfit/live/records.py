@@ -6,8 +6,6 @@ passed over, a figure that an older library does not give is 0. The process need
 all: a figure that no library gives makes an answer that is not understood.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints

@@ -5,6 +5,4 @@ was seen of their first objects, where they were placed. `explanation.py` has it
 makes one by running a program, `graph.py` draws what points to what.
 """
 
-from heapfit.pools.explanation import VARIABLE, Edge, Explanation, Group, Pool, main_process, read
-
-__all__ = ["VARIABLE", "Edge", "Explanation", "Group", "Pool", "main_process", "read"]
+from heapfit.pools.explanation import VARIABLE, Explanation, Group, main_process, read

@@ -4,8 +4,6 @@ The file is JSON, written by `allocator/api/explain.c` to the path that the envi
 names; `%p` in it stands for the process's number, since a program may start others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal

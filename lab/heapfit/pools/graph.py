@@ -3,8 +3,6 @@
 In the language of Graphviz, which also makes images of it.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run a program under the variant with pools, and read what its processes explained."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """From tables to a tally, and from a tally to a profile."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ allocators tell small sizes apart by bytes; above, 128 steps to each doubling bo
 different ones whatever the program does. Lifetimes fall into eight steps to each doubling.
 """
 
-from __future__ import annotations
-
 EXACT_BYTES = 1 << 16
 SMALLEST_POWER = 16  # of the bins by powers of two
 _STEPS = 8  # of a lifetime's doubling

@@ -4,24 +4,20 @@ The workers are those of studies (study/cluster.py), and see the files under the
 is a few hundred kilobytes, so only tallies travel; they are added up here, in the user's order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
-import heapfit
 from heapfit.errors import HeapfitError
 from heapfit.profile.files import count_file
 from heapfit.profile.tally import Tally, merged
-from heapfit.study import machine_side
 from heapfit.study.cluster import (
     MAX_LOSSES,
-    RESOURCE,
     Link,
     Machine,
     MachineLost,
+    check_version,
     connected,
     require_dask,
 )
@@ -43,12 +39,7 @@ async def _count_on(address: str, paths: Sequence[Path], on_file: OnFile | None)
     async with connected(address) as link:
         work = _Work(link, paths, on_file)
         while work.waiting:
-            machines = await link.machines()
-            if not machines:
-                raise HeapfitError(
-                    f"no worker of {address} offers the resource {RESOURCE!r}; start one on each "
-                    f"machine: dask worker {address} --nthreads 1 --resources {RESOURCE}=1"
-                )
+            machines = await link.some_machines(address)
             await _together([work.lane(machine) for machine in machines])
         return merged(work.done[place] for place in range(len(paths)))
 
@@ -78,7 +69,7 @@ class _Work:
     async def lane(self, machine: Machine) -> None:
         """Have `machine` count one file after the other, until none waits or it is lost."""
         try:
-            await self._check(machine)
+            await check_version(self._link, machine)
             while self.waiting:
                 await self._count(machine, self.waiting.popleft())
         except MachineLost:
@@ -100,11 +91,3 @@ class _Work:
             raise type(error)(f"{machine.name}: {error}") from error
         if self._on_file:
             self._on_file(len(self.done), len(self._paths), path.name)
-
-    async def _check(self, machine: Machine) -> None:
-        version = await self._link.call(machine, machine_side.version)
-        if version != heapfit.__version__:
-            raise HeapfitError(
-                f"{machine.name} has heapfit {version}, this is {heapfit.__version__}; install the "
-                "same"
-            )

@@ -5,8 +5,6 @@ question about the program's heap: its answer in a sentence or two, one table (`
 sentence of advice (`advice/`), and on the page a figure (`figures.py`, `figures_of_time.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

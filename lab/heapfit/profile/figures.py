@@ -1,14 +1,12 @@
 """The figures of a profile's page that have no time axis: distributions, squares, bars."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from heapfit.drawing import COLOURS, Figure, drawn, escaped, label, titled
+from heapfit.drawing import COLOURS, Figure, axis, drawn, escaped, label, legend_above, rows_axis
 from heapfit.profile.content import Drawing
-from heapfit.profile.figures_of_time import BLUE, LEGEND_ABOVE, ORANGE
+from heapfit.profile.figures_of_time import BLUE, ORANGE
 from heapfit.profile.model import Distribution, LifetimeCell, Profile, SizePart
 from heapfit.profile.words import count, percent, size, size_range, span
 from heapfit.text import bytes_text, scale_for
@@ -54,15 +52,13 @@ def sizes(profile: Profile) -> Drawing | None:
     largest = max(each.largest for each in programs)
     figure.update(
         xaxis=_size_axis(largest),
-        yaxis={
-            "title": titled("% of allocations up to this size"),
-            "range": [0, 101],
-            "tickvals": [20, 40, 60, 80, 100],
-            "zeroline": False,
-            "fixedrange": True,
-        },
+        yaxis=axis(
+            "% of allocations up to this size",
+            range=[0, 101],
+            tickvals=[20, 40, 60, 80, 100],
+        ),
         showlegend=True,
-        legend=LEGEND_ABOVE,
+        legend=legend_above(),
         margin={"l": 64, "r": 16, "t": 40, "b": 48},
     )
     return Drawing(
@@ -92,7 +88,6 @@ def _add_distribution(
             f"up to {escaped(bytes_text(each.size))}"
             for each in of.points
         ],
-        hoverinfo="text",
     )
 
 
@@ -109,7 +104,6 @@ def _add_bytes(figure: Figure, of: Distribution) -> None:
             f"{escaped(bytes_text(each.size))}"
             for each in of.points
         ],
-        hoverinfo="text",
     )
 
 
@@ -117,16 +111,14 @@ def _size_axis(largest: int) -> dict[str, Any]:
     ticks = [_FIRST_SIZE]
     while ticks[-1] < largest:
         ticks.append(ticks[-1] * _SIZE_TICK_RATIO)
-    return {
-        "title": titled("size asked for (bytes, logarithmic)"),
-        "type": "log",
-        "range": [math.log10(_FIRST_SIZE), math.log10(max(largest, 2 * _FIRST_SIZE))],
-        "tickvals": ticks,
-        "ticktext": [_short(each) for each in ticks],
-        "tickangle": 0,
-        "fixedrange": True,
-        "zeroline": False,
-    }
+    return axis(
+        "size asked for (bytes, logarithmic)",
+        type="log",
+        range=[math.log10(_FIRST_SIZE), math.log10(max(largest, 2 * _FIRST_SIZE))],
+        tickvals=ticks,
+        ticktext=[_short(each) for each in ticks],
+        tickangle=0,
+    )
 
 
 def _short(value: int) -> str:
@@ -146,7 +138,7 @@ def _short(value: int) -> str:
 
 def lifetimes(profile: Profile) -> Drawing | None:
     """Which part of each size's blocks lives how long; at the right those that live at the end."""
-    rows = [row for row in profile.lifetimes.rows if row.amount.objects]
+    rows = [row for row in reversed(profile.lifetimes.rows) if row.amount.objects]
     cells = {(cell.size, _column(cell)): cell for cell in profile.lifetimes.by_time}
     if not rows:
         return None
@@ -173,7 +165,6 @@ def lifetimes(profile: Profile) -> Drawing | None:
         y=list(range(len(rows))),
         z=shares,
         hovertext=hovers,
-        hoverinfo="text",
         hoverongaps=False,
         colorscale=_TINTS,
         zmin=0,
@@ -183,13 +174,7 @@ def lifetimes(profile: Profile) -> Drawing | None:
     )
     figure.update(
         xaxis=_lifetime_axis(columns, last),
-        yaxis={
-            "tickvals": list(range(len(rows))),
-            "ticktext": [size_range(row.size) for row in rows],
-            "fixedrange": True,
-            "showgrid": False,
-            "zeroline": False,
-        },
+        yaxis=rows_axis([size_range(row.size) for row in rows], showgrid=False),
         margin={"l": _LEFT_OF_SIZES, "r": 8, "t": 16, "b": 56},
     )
     return Drawing(
@@ -223,15 +208,9 @@ def _lifetime_axis(columns: Sequence[int], last: int) -> dict[str, Any]:
         if columns and columns[0] - 0.5 <= place <= columns[-1] + 0.6:
             ticks.append(drawn(place))
             texts.append(text)
-    return {
-        "title": titled("lifetime, logarithmic"),
-        "tickvals": ticks,
-        "ticktext": texts,
-        "fixedrange": True,
-        "showgrid": False,
-        "zeroline": False,
-        "tickangle": 0,
-    }
+    return axis(
+        "lifetime, logarithmic", tickvals=ticks, ticktext=texts, showgrid=False, tickangle=0
+    )
 
 
 # ------------------------------------------------------------------------ threads
@@ -269,7 +248,6 @@ def threads(profile: Profile) -> Drawing | None:
         texttemplate="%{text}",
         textfont={"size": 11},
         hovertext=hovers,
-        hoverinfo="text",
         hoverongaps=False,
         colorscale=[[0.0, "rgba(15,124,192,0.05)"], [1.0, "rgba(15,124,192,0.55)"]],
         zmin=0,
@@ -278,17 +256,11 @@ def threads(profile: Profile) -> Drawing | None:
         ygap=1,
         showscale=False,
     )
-    axis = {
-        "tickvals": list(range(number)),
-        "ticktext": names,
-        "fixedrange": True,
-        "showgrid": False,
-        "zeroline": False,
-        "automargin": True,
-    }
+    form = {"showgrid": False, "automargin": True}
+    ticks = {"tickvals": list(range(number)), "ticktext": names, "tickangle": -35}
     figure.update(
-        xaxis=axis | {"title": titled("freed by"), "tickangle": -35},
-        yaxis=axis | {"title": titled("allocated by"), "range": [number - 0.5, -0.5]},
+        xaxis=axis("freed by", **ticks, **form),
+        yaxis=rows_axis(names, title="allocated by", **form),
         margin={"l": 64, "r": 16, "t": 16, "b": 56},
     )
     return Drawing(
@@ -322,17 +294,15 @@ def _by_size(parts: Sequence[SizePart], of_what: str) -> Drawing | None:
             f"{of_what}<br>{count(each.amount.objects)} blocks"
             for each in parts
         ],
-        hoverinfo="text",
     )
     figure.update(
-        xaxis={
-            "title": titled("size, up to (bytes)"),
-            "tickvals": list(range(0, len(parts), every)),
-            "ticktext": [_short(each.size) for each in parts[::every]],
-            "tickangle": 0,
-            "fixedrange": True,
-        },
-        yaxis={"title": titled(scale.unit), "fixedrange": True, "zeroline": False},
+        xaxis=axis(
+            "size, up to (bytes)",
+            tickvals=list(range(0, len(parts), every)),
+            ticktext=[_short(each.size) for each in parts[::every]],
+            tickangle=0,
+        ),
+        yaxis=axis(scale.unit),
         bargap=0.25,
         margin={"l": 64, "r": 16, "t": 16, "b": 64},
     )
@@ -345,10 +315,9 @@ def _by_size(parts: Sequence[SizePart], of_what: str) -> Drawing | None:
 
 def rounding(profile: Profile) -> Drawing | None:
     """What each allocator's size classes add to the peak, as a part of it."""
-    known = [each for each in profile.waste.allocators if each.peak_waste is not None]
-    if not known:
+    rows = [each for each in profile.waste.allocators if each.peak_waste is not None]
+    if not rows:
         return None
-    rows = known[::-1]  # the least at the top
     figure = Figure(_FRAME + _ROW_HEIGHT * len(rows))
     figure.bars(
         x=[drawn(100 * (each.peak_waste or 0.0)) for each in rows],
@@ -359,20 +328,10 @@ def rounding(profile: Profile) -> Drawing | None:
         textposition="outside",
         cliponaxis=False,
         hovertext=[f"{label(each.title)}: {size(each.peak_bytes)}" for each in rows],
-        hoverinfo="text",
     )
     figure.update(
-        xaxis={
-            "title": titled("% that rounding adds to the peak"),
-            "fixedrange": True,
-            "rangemode": "tozero",
-            "zeroline": False,
-        },
-        yaxis={
-            "tickvals": list(range(len(rows))),
-            "ticktext": [label(each.allocator) for each in rows],
-            "fixedrange": True,
-        },
+        xaxis=axis("% that rounding adds to the peak", rangemode="tozero"),
+        yaxis=rows_axis([label(each.allocator) for each in rows]),
         bargap=0.3,
         margin={"l": _LEFT_OF_NAMES, "r": 56, "t": 16, "b": 48},
     )
@@ -397,20 +356,14 @@ def end(profile: Profile) -> Drawing | None:
             "blocks"
             for start, each in zip(tenths, born, strict=True)
         ],
-        hoverinfo="text",
     )
     figure.update(
-        xaxis={
-            "title": titled("allocated, in % of all allocations before"),
-            "tickvals": [0, len(born) / 2, len(born)],
-            "ticktext": ["0", "50", "100"],
-            "fixedrange": True,
-        },
-        yaxis={
-            "title": titled(f"live at the end ({scale.unit})"),
-            "fixedrange": True,
-            "zeroline": False,
-        },
+        xaxis=axis(
+            "allocated, in % of all allocations before",
+            tickvals=[0, len(born) / 2, len(born)],
+            ticktext=["0", "50", "100"],
+        ),
+        yaxis=axis(f"live at the end ({scale.unit})"),
         bargap=0.15,
         margin={"l": 64, "r": 16, "t": 16, "b": 48},
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from heapfit.drawing import COLOURS, Figure, drawn, escaped, label, titled
+from heapfit.drawing import COLOURS, Figure, axis, drawn, escaped, label, legend_above
 from heapfit.profile.content import Drawing
 from heapfit.profile.model import Burst, Course, Profile
 from heapfit.profile.tables import program
@@ -17,7 +17,6 @@ from heapfit.text import scale_for
 BLUE, ORANGE = COLOURS[1:3]
 # The blue again, light enough to lie under a line on a light or a dark page.
 UNDER_A_LINE = "rgba(15,124,192,0.16)"
-LEGEND_ABOVE = {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}
 
 _HEIGHT = 320
 _FRAME = 88  # margins above and below
@@ -38,29 +37,23 @@ def memory(profile: Profile, number: int) -> Drawing:
     course = recording.course
     most = max(known([*course.live_bytes, *course.resident, *course.resident_anonymous]), default=1)
     scale = scale_for("bytes", [max(most, 1)])
-    axis = _TimeAxis(course)
+    times = _TimeAxis(course)
     figure = Figure(_HEIGHT)
     for values, name, look in _memory_lines(course):
-        points = axis.coarser(values, max)
+        points = times.coarser(values, max)
         figure.scatter(
-            x=axis.places(),
+            x=times.places(),
             y=[None if each is None else drawn(scale.scaled(each)) for each in points],
             name=name,
             mode="lines",
-            hovertext=axis.hovers([f"{size(each or 0)} {name}" for each in points]),
-            hoverinfo="text",
+            hovertext=times.hovers([f"{size(each or 0)} {name}" for each in points]),
             **look,
         )
     figure.update(
-        xaxis=axis.layout(),
-        yaxis={
-            "title": titled(scale.unit),
-            "rangemode": "tozero",
-            "fixedrange": True,
-            "zeroline": False,
-        },
+        xaxis=times.layout(),
+        yaxis=axis(scale.unit, rangemode="tozero"),
         showlegend=True,
-        legend=LEGEND_ABOVE,
+        legend=legend_above(),
         margin=_MARGIN,
     )
     return Drawing(
@@ -91,41 +84,38 @@ def known(values: _Values) -> list[int]:
 def rate(profile: Profile, number: int) -> Drawing:
     """Allocations per second of the recording of that number, and above them threads' bursts."""
     recording = profile.recordings[number]
-    axis = _TimeAxis(recording.course)
+    times = _TimeAxis(recording.course)
     per_second = [
         (each or 0) / seconds
         for each, seconds in zip(
-            axis.coarser(recording.course.allocations, sum), axis.seconds(), strict=True
+            times.coarser(recording.course.allocations, sum), times.seconds(), strict=True
         )
     ]
     bursts = _bursts_by_thread(profile, number)
     figure = Figure(_HEIGHT + _BURST_ROW * len(bursts))
     scale = scale_for("1/s", [max([*per_second, 1.0])])
     figure.scatter(
-        x=axis.places(),
+        x=times.places(),
         y=[drawn(scale.scaled(each)) for each in per_second],
         mode="lines",
         line={"color": BLUE, "width": 1.5, "shape": "vh"},
         fill="tozeroy",
         fillcolor=UNDER_A_LINE,
-        hovertext=axis.hovers([f"{count(each)}/s" for each in per_second]),
-        hoverinfo="text",
+        hovertext=times.hovers([f"{count(each)}/s" for each in per_second]),
     )
     rows = _HEIGHT - _FRAME + _BURST_ROW * len(bursts)
     floor = 1 - _BURST_ROW * len(bursts) / rows
     figure.update(
-        xaxis=axis.layout(),
-        yaxis={
-            "title": titled(f"allocations ({scale.unit})"),
-            "rangemode": "tozero",
-            "fixedrange": True,
-            "zeroline": False,
-            "domain": [0, drawn(floor - 0.03 if bursts else 1)],
-        },
+        xaxis=times.layout(),
+        yaxis=axis(
+            f"allocations ({scale.unit})",
+            rangemode="tozero",
+            domain=[0, drawn(floor - 0.03 if bursts else 1)],
+        ),
         margin=_MARGIN | {"t": 16},
     )
     if bursts:
-        _add_bursts(figure, bursts, [each.thread for each in profile.transactions.threads], axis)
+        _add_bursts(figure, bursts, [each.thread for each in profile.transactions.threads], times)
         figure.update(yaxis2=_burst_axis(bursts, profile, floor))
         figure.update(margin=_MARGIN | {"t": 16, "l": _LEFT_OF_NAMES})
     what = f"Allocations per second of {program(recording)} over time"
@@ -142,7 +132,7 @@ def _bursts_by_thread(profile: Profile, number: int) -> dict[int, list[Burst]]:
 
 
 def _add_bursts(
-    figure: Figure, bursts: dict[int, list[Burst]], names: Sequence[str], axis: _TimeAxis
+    figure: Figure, bursts: dict[int, list[Burst]], names: Sequence[str], times: _TimeAxis
 ) -> None:
     """Draw each burst as a bar from its start to its end, with a stroke so that short ones show."""
     for row, (thread, own) in enumerate(bursts.items()):
@@ -150,7 +140,7 @@ def _add_bursts(
         texts: list[str] = []
         for each in own:
             lasted = f"{label(names[thread])}: {span(each.end_ns - each.start_ns)}"
-            x += [axis.at(each.start_ns), axis.at(each.end_ns), None]
+            x += [times.at(each.start_ns), times.at(each.end_ns), None]
             texts += [lasted, lasted, ""]
         figure.scatter(
             x=x,
@@ -160,22 +150,19 @@ def _add_bursts(
             line={"color": ORANGE, "width": 6},
             marker={"symbol": "line-ns-open", "size": 9, "color": ORANGE, "line": {"width": 1}},
             hovertext=texts,
-            hoverinfo="text",
         )
 
 
 def _burst_axis(bursts: dict[int, list[Burst]], profile: Profile, floor: float) -> dict[str, Any]:
     names = [label(profile.transactions.threads[each].thread) for each in bursts]
-    return {
-        "domain": [drawn(floor), 1],
-        "range": [-0.6, len(names) - 0.4],
-        "tickvals": list(range(len(names))),
-        "ticktext": names,
-        "automargin": True,
-        "showgrid": False,
-        "zeroline": False,
-        "fixedrange": True,
-    }
+    return axis(
+        domain=[drawn(floor), 1],
+        range=[-0.6, len(names) - 0.4],
+        tickvals=list(range(len(names))),
+        ticktext=names,
+        automargin=True,
+        showgrid=False,
+    )
 
 
 class _TimeAxis:
@@ -212,12 +199,10 @@ class _TimeAxis:
         ]
 
     def layout(self) -> dict[str, Any]:
-        return {
-            "title": titled(f"time ({self._scale.unit})"),
-            "range": [0, self.at(self._step_ns * max(self._steps, 1))],
-            "zeroline": False,
-            "fixedrange": True,
-        }
+        return axis(
+            f"time ({self._scale.unit})",
+            range=[0, self.at(self._step_ns * max(self._steps, 1))],
+        )
 
     def _ends(self) -> list[int]:
         """The step after the last of each point's."""

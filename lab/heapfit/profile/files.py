@@ -1,7 +1,5 @@
 """From the files that a user names to their tallies: converted first, unless that is done."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

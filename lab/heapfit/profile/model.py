@@ -5,8 +5,6 @@ that of the sum of their tallies. Sizes are bytes, times are nanoseconds since a
 A share is a part of one, and None where there is nothing to take a part of.
 """
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from heapfit.profile.flames.tree import Tree

@@ -1,7 +1,5 @@
 """A profile as one HTML page that needs nothing else, in the form of the lab's reports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,16 +65,8 @@ def page(profile: Profile, trace: str = "TRACE", against: Against | None = None)
         against=against,
         title=shown.title,
         generator=f"heapfit {profile.heapfit}",
-        command=shown.command,
-        circumstances=shown.circumstances,
-        headline=shown.headline,
-        facts=shown.facts,
-        problems=shown.problems,
-        proposals=shown.proposals,
-        if_lasting=shown.if_lasting,
-        nothing_proposed=shown.nothing_proposed,
+        shown=shown,
         sections=[(section, _places(section, profile, store)) for section in shown.sections],
-        commands=shown.commands,
     )
 
 

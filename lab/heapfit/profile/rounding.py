@@ -4,8 +4,6 @@ No table of anybody's classes is kept here: a short process with the allocator p
 block of each size and then malloc_usable_size how large it is. The answers are kept on disk.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import subprocess

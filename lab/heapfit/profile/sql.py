@@ -1,7 +1,5 @@
 """Questions of the user's own, in SQL, about the tables of traces."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The tables of a profile, one for each section that has one. Every text is as it was recorded."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest

@@ -4,8 +4,6 @@ memory, and what the recording lacks; on demand all sections.
 A table shows its most important rows and, of its columns, those that fit; the page has all.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
@@ -21,9 +19,10 @@ from heapfit.profile.model import Profile
 from heapfit.report.terminal_text import (
     COLUMN_GAP,
     INDENT,
-    TABLE_BOX,
     ascii_only,
     encodable,
+    fitting,
+    new_table,
     print_line,
 )
 from heapfit.text import counted, shell_word, spark, visible
@@ -199,7 +198,7 @@ def _narrowed(course: Sequence[float], width: int) -> list[float]:
 def _print_table(table: Table, console: Console) -> None:
     rows = _brief(table)
     columns = _fitting(table, rows, console)
-    made = RichTable(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    made = new_table()
     made.add_column(_text(table.columns[0], console), overflow="fold")
     for name in table.columns[1:columns]:
         made.add_column(_text(name, console), justify="right", no_wrap=True)
@@ -216,16 +215,11 @@ def _brief(table: Table) -> Sequence[Sequence[Cell]]:
 
 def _fitting(table: Table, rows: Sequence[Sequence[Cell]], console: Console) -> int:
     """How many columns fit beside the labels; always two."""
-    labels = max(
-        cell_len(visible(each)) for each in [table.columns[0], *(row[0].text for row in rows)]
-    )
-    room = console.width - min(labels, int(console.width * _LABEL_PART))
-    for at in range(1, len(table.columns)):
-        texts = [table.columns[at], *(row[at].text for row in rows)]
-        room -= max(cell_len(visible(each)) for each in texts) + COLUMN_GAP
-        if room < 0:
-            return max(at, 2)
-    return len(table.columns)
+    lines = [table.columns, *([cell.text for cell in row] for row in rows)]
+    labels, *widths = [
+        max(cell_len(visible(each)) for each in column) for column in zip(*lines, strict=True)
+    ]
+    return 1 + fitting(widths, console.width - min(labels, int(console.width * _LABEL_PART)))
 
 
 def _print_rest(table: Table, columns: int, console: Console) -> None:

@@ -3,28 +3,14 @@
 Bytes and counts are written as `heapfit top` writes them, but for round ones, which sentences name.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 
 from heapfit import text
 from heapfit.profile.model import Amount
-from heapfit.text import DASH, bytes_text
-from heapfit.text import part_of as percent
+from heapfit.text import DASH, bytes_text, part_of
 
-__all__ = [
-    "TimeScale",
-    "bytes_with_error",
-    "count",
-    "objects_with_error",
-    "percent",
-    "size",
-    "size_range",
-    "size_text",
-    "span",
-    "time_scale",
-]
+percent = part_of
 
 # A fraction of nothing but zeros.
 _ROUND = re.compile(r"\.0+(?=\D|$)")

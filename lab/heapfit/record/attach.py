@@ -1,10 +1,9 @@
-"""Record a process that runs already: bring the recorder into it, and see to it that it ends.
+"""Record a process that runs already: bring the recorder into it, steer it over the socket that it
+listens on, and see to it that it ends.
 
 `heapfit-attach` does the former (native/attach.h). The wheel carries it compiled, beside this
 module; a source checkout compiles it.
 """
-
-from __future__ import annotations
 
 import errno
 import json
@@ -20,8 +19,9 @@ from pathlib import Path
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.host.proc import Gone, Process, find, present
-from heapfit.live.processes import NotAnswering, NotListening
-from heapfit.record.control import Recorder, RecorderState
+from heapfit.live.client import Asker, Reply
+from heapfit.live.processes import NotAnswering, NotListening, why_not_recording
+from heapfit.live.records import Count
 from heapfit.record.options import PROCESS, RecordOptions, library
 from heapfit.record.run import check_path
 from heapfit.record.written import examine
@@ -52,14 +52,42 @@ class Attached:
     took_ms: float | None = None
 
 
+class RecorderState(Reply):
+    """Whether events are written down now, and the file of the present recording or the last."""
+
+    recording: bool = False
+    file: str = ""
+    events: Count = 0
+    bytes: Count = 0
+    lost: Count = 0
+
+
+class Recorder(Asker):
+    """The recorder in one process. Every method may raise HeapfitError with what to do."""
+
+    service = "heapfit-record"
+
+    def start(self) -> RecorderState:
+        """Begin a new recording, unless one is being made."""
+        return self._ask("start", RecorderState)
+
+    def stop(self) -> RecorderState:
+        """End the recording; the file is whole when this returns."""
+        return self._ask("stop", RecorderState)
+
+    def status(self) -> RecorderState:
+        """Return what the recorder does, and change nothing."""
+        return self._ask("status", RecorderState)
+
+    def _why_not(self) -> HeapfitError:
+        return why_not_recording(self.process.pid)
+
+
 def find_attacher() -> Path:
     """Return `heapfit-attach`; HeapfitError says what is missing to compile it."""
-    packaged = _HERE / ATTACHER
-    if packaged.exists():
-        return packaged
     sources = [_NATIVE / source for source in _SOURCES]
     headers = sorted(_NATIVE.glob("*.h"))
-    return compiled_once(ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
+    return compiled_once(_HERE / ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
 
 
 def attach(pid: int, path: Path, options: RecordOptions) -> Attached:

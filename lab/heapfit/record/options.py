@@ -3,8 +3,6 @@
 This table says the same as `allocator/record/settings.c`, which reads it there.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

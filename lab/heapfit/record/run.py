@@ -1,7 +1,5 @@
 """Run a program to its end under the recorder, and find the files that its processes wrote."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

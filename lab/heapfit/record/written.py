@@ -4,8 +4,6 @@ Only the headers are read (allocator/record/format.h), so that a large file take
 blocks hold is not checked. `heapfit trace info` reads it all.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import struct

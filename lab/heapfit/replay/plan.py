@@ -7,8 +7,6 @@ finds the same plan again. It may be larger than its trace: 16 bytes an event.
 The wheel carries both programs compiled, beside this module; a source checkout compiles them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os
@@ -207,16 +205,16 @@ def find_planner() -> Path:
         return packaged
     library = find_library()
     # By its place: it is not where the dynamic linker looks.
-    return _compiled(PLANNER, [str(library), f"-Wl,-rpath,{library.parent}"])
+    return _compiled(packaged, [str(library), f"-Wl,-rpath,{library.parent}"])
 
 
 def find_replayer() -> Path:
     """Return `heapfit-replay`; a HeapfitError says what is missing to compile it."""
-    packaged = _HERE / REPLAYER
-    return packaged if packaged.exists() else _compiled(REPLAYER, [])
+    return _compiled(_HERE / REPLAYER, [])
 
 
-def _compiled(name: str, libraries: Sequence[str]) -> Path:
-    sources = [_NATIVE / source for source in _SOURCES[name]]
+def _compiled(packaged: Path, libraries: Sequence[str]) -> Path:
+    sources = [_NATIVE / source for source in _SOURCES[packaged.name]]
     headers = sorted(_NATIVE.glob("*.h"))
-    return compiled_once(name, [*_FLAGS, *map(str, sources), *libraries], [*sources, *headers])
+    arguments = [*_FLAGS, *map(str, sources), *libraries]
+    return compiled_once(packaged, arguments, [*sources, *headers])

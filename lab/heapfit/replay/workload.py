@@ -1,7 +1,5 @@
 """A plan as a workload: a program like any other, which a study runs under each allocator."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from heapfit.meaning import REPLAYED_MEMORY, REPLAYED_TIME, WALL

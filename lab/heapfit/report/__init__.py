@@ -7,74 +7,24 @@ parts. The writers (`terminal.py`, `html_report.py`, `markdown_report.py`, `json
 lay it out, so all of them say the same.
 """
 
-from __future__ import annotations
-
-import json
-import time
 from pathlib import Path
 
-import heapfit
 from heapfit.files import write_text
-from heapfit.records import Study
 from heapfit.report import html_report, json_report, markdown_report, terminal
 from heapfit.report.page import JSON_FILE, MARKDOWN_FILE, PAGE_FILE
 from heapfit.report.reading import Reading, SeriesReading, read
-from heapfit.study.journal import LOOKS_FILE, STUDY_FILE, TRIALS_FILE
-
-__all__ = [
-    "PAGE_FILE",
-    "Reading",
-    "SeriesReading",
-    "html_report",
-    "is_current",
-    "json_report",
-    "markdown_report",
-    "read",
-    "terminal",
-    "write_all",
-    "write_reading",
-    "write_series",
-]
-
-
-def write_all(folder: Path) -> Path:
-    """Make every report of the study in `folder`, finished or not, and return the page's path.
-
-    Reads `study.json` and `trials.jsonl`, which stay as they are. Raises `UsageError` if the folder
-    holds no study, `HeapfitError` if it cannot be written to.
-    """
-    return write_reading(read(folder), folder)
 
 
 def write_reading(reading: Reading, folder: Path) -> Path:
-    """Make every report of a study that is read already."""
+    """Make every report of a study, finished or not, and return the page's path.
+
+    Raises `HeapfitError` if the folder cannot be written to.
+    """
     write_text(folder / JSON_FILE, json_report.text(reading))
     write_text(folder / MARKDOWN_FILE, markdown_report.text(reading))
     page = folder / PAGE_FILE
     write_text(page, html_report.page(reading))
     return page
-
-
-def is_current(folder: Path, study: Study) -> bool:
-    """Whether the reports of the `study` in `folder` were written with its weights, after its last
-    change, and after this heapfit was installed. Those of the future are not: the clock was put
-    back, and what has changed since seems to be older."""
-    names = (STUDY_FILE, TRIALS_FILE, LOOKS_FILE)
-    made_from = [*filter(Path.exists, (folder / name for name in names)), Path(heapfit.__file__)]
-    try:
-        pages = [(folder / name).stat() for name in (JSON_FILE, MARKDOWN_FILE, PAGE_FILE)]
-    except FileNotFoundError:
-        return False
-    written = min(page.st_mtime_ns for page in pages)
-    if max(page.st_mtime_ns for page in pages) > time.time_ns():
-        return False
-    if any(each.stat().st_ctime_ns >= written for each in made_from):
-        return False
-    try:
-        told = json.loads((folder / JSON_FILE).read_bytes())["study"]["weights"]
-    except (ValueError, TypeError, KeyError):  # it was cut short while it was written, or is older
-        return False
-    return bool(told == study.weights)
 
 
 def write_series(reading: SeriesReading, folder: Path) -> Path:

@@ -4,22 +4,14 @@ Allocators that share a letter are not shown to differ. Beside the letters stand
 in every other table.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 
 from heapfit.findings import LetterCell
 from heapfit.records import CORES, Estimate, Metric, Setting, Verdict
-from heapfit.report.labels import (
-    factor_label,
-    level_text,
-    levels_label,
-    setting_levels,
-    varied,
-)
 from heapfit.report.results import UNDECIDED, Results, verdict_text
 from heapfit.report.tables import Cell, Row, Table
+from heapfit.settings import factor_label, level_text, levels_label, setting_levels, varied
 from heapfit.statistics.letters import letters
 from heapfit.text import DASH, TIMES, Scale, capitalised
 

@@ -3,20 +3,13 @@
 All of it is read from the verdicts of that setting, as are the marks in the table above it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from heapfit.meaning import deciding_metrics
 from heapfit.records import Metric, Setting, Study, Verdict
-from heapfit.report.labels import levels_label, setting_label, setting_levels, varied
-from heapfit.report.results import (
-    FEWEST_TRIALS,
-    Outcome,
-    Results,
-    verdict_text,
-)
-from heapfit.statistics.verdict import FEWEST_BLOCKS, setting_name
+from heapfit.report.results import FEWEST_TRIALS, Outcome, Results, verdict_text
+from heapfit.settings import setting_label
+from heapfit.statistics.verdict import FEWEST_BLOCKS
 from heapfit.text import (
     DASH,
     TERMINAL_DIGITS,
@@ -134,31 +127,26 @@ def alone(results: Results) -> list[str]:
 
 def _settings(results: Results, metric: Metric) -> str:
     """Return what the verdicts say of the settings in one metric."""
-    names = {
-        setting_name(results.study, setting): _setting_words(results.study, setting)
-        for setting in results.settings
-    }
     where = f"On {mid_sentence(metric.label)}"
     found = results.outcome_of_settings(metric)
     if found is None:
         return f"{where}, these few trials tell nothing: {FEWEST_BLOCKS} of each are needed."
     if found.alike:
         return f"{where}, no difference can be shown between the settings."
-    best = names[found.best]
+    best = found.best
     if found.ahead:
-        return f"{where}, {_overtaken(best, [names[each] for each in found.ahead])}."
+        return f"{where}, {_overtaken(best, found.ahead)}."
     if not found.behind:
         return (
             f"{where}, {best} has the best mean; none of the others can be told apart from it, "
             "though some differ from each other."
         )
     scale = results.scale(metric, TERMINAL_DIGITS)
-    shown = {
-        each: verdict_text(found.verdicts[each, found.best], scale, "x", 2).with_unit
+    ahead = [
+        f"{each} ({verdict_text(found.verdicts[each, best], scale, 'x', 2).with_unit})"
         for each in found.behind
-    }
-    ahead = [f"{names[each]} ({shown[each]})" for each in found.behind]
-    tied = _some([names[each] for each in found.tied])
+    ]
+    tied = _some(found.tied)
     rest = f"; {tied} cannot be told apart from it" if tied else ""
     little = " by too little to matter" if found.trivial else ""
     return f"{where}, {best} leads, ahead{little} of {_some(ahead)}{rest}."
@@ -167,11 +155,6 @@ def _settings(results: Results, metric: Metric) -> str:
 def _some(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMES
     return join_words([*names[:_MOST_NAMES], f"{more} more"] if more > 1 else names)
-
-
-def _setting_words(study: Study, setting: Setting) -> str:
-    varying = {factor.name for factor in varied(study)}
-    return levels_label(each for each in setting_levels(setting).items() if each[0] in varying)
 
 
 def by_setting(results: Results) -> list[tuple[str, list[str]]]:

@@ -6,8 +6,6 @@ Allocators differ, so a raw value by time says little. Divided by the median of 
 order keeps a drift from favouring an allocator; it still widens the intervals.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -103,7 +101,6 @@ class _Strip:
             marker=look.marker(_MEDIAN_SIZE),
             error_x=error_bars([estimate], scale, color=look.colour, thickness=2.5, width=6),
             hovertext=[f"{text}<br>{counted(estimate.n, 'trial')}"],
-            hoverinfo="text",
         )
 
     def add_axes(self, rows: Sequence[str], span: tuple[float, float]) -> None:
@@ -313,7 +310,6 @@ def peer_ratios(
                 f"{escaped(row)}<br>{label(name)}: {shown_ratio(ratio)}{TIMES}"
                 for row, ratio in own.items()
             ],
-            hoverinfo="text",
         )
     figure.update(
         xaxis=axis(

@@ -4,8 +4,6 @@ Few settings are laid open. Of many, each is folded until a reader opens it, onl
 the study is about are drawn, and fewer points stand for the trials of a row.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,22 +30,14 @@ from heapfit.report import figures, papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables, ratio_table
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, by_setting
 from heapfit.report.interaction import Interaction, interactions
-from heapfit.report.labels import (
-    explained,
-    factor_label,
-    factor_title,
-    level_text,
-    levels_label,
-    library_text,
-    machine_facts,
-    setting_label,
-)
+from heapfit.report.labels import explained, library_text, machine_facts
 from heapfit.report.page import PAGE_FILE, FigureStore, render
 from heapfit.report.pareto import pareto
 from heapfit.report.problems import Problem, precision_reached, problems, remarks
 from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.results import MOST_OPEN_SETTINGS, Results, ShownCell
 from heapfit.report.tables import Table
+from heapfit.settings import factor_label, factor_title, level_text, levels_label, setting_label
 from heapfit.statistics import Readings, analysed_metrics
 from heapfit.statistics.observations import Integers
 from heapfit.study import command_line

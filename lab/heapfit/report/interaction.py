@@ -6,8 +6,6 @@ its own. Names stand at the lines' ends, each with its symbol, so that no colour
 needed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +28,8 @@ from heapfit.drawing import (
     widened,
 )
 from heapfit.records import ALLOCATOR, Estimate, Factor, Metric
-from heapfit.report.labels import (
+from heapfit.report.results import Results
+from heapfit.settings import (
     factor_label,
     factor_title,
     level_label,
@@ -39,7 +38,6 @@ from heapfit.report.labels import (
     setting_levels,
     setting_of,
 )
-from heapfit.report.results import Results
 from heapfit.text import PAGE_DIGITS, Scale
 
 # Geometry in pixels; x is counted in levels.
@@ -209,7 +207,6 @@ def _line(
             else ""
             for level, point in zip(across.levels, row, strict=True)
         ],
-        hoverinfo="text",
     )
 
 

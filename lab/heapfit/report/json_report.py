@@ -5,8 +5,6 @@ whole), the conclusions in words and the version of this format. Base units thro
 bytes, counts. The plan's trials are left out: `study.json` beside it has them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,8 +28,7 @@ class Report(Summary):
         description="Shell commands that run the program under the recommended allocator.",
     )
     analyses: list[Analysis] = Field(default=[], description="As papers make them.")
-    # Format 3 can still be read.
-    format: Literal["heapfit-report/4", "heapfit-report/3"] = "heapfit-report/4"
+    format: Literal["heapfit-report/4"] = "heapfit-report/4"
 
 
 class SeriesReport(SeriesSummary):

@@ -4,8 +4,6 @@ GitHub's dialect (tables). Everything that comes from the user is escaped, so th
 break a table or become markup.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Sequence
 
@@ -14,11 +12,12 @@ from heapfit.records import InstalledAllocator, Machine, Metric, Setting
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
 from heapfit.report.conclusions import DIFFERENCES, MERE_RANGES, overall
-from heapfit.report.labels import explained, library_text, machine_facts, setting_label
+from heapfit.report.labels import explained, library_text, machine_facts
 from heapfit.report.problems import problems, remarks
 from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.results import UNDECIDED, Results
 from heapfit.report.tables import Table, bullets, code, escape, markdown, markdown_table
+from heapfit.settings import setting_label
 from heapfit.statistics import analysed_metrics
 from heapfit.study import command_line
 from heapfit.text import PAGE_DIGITS, capitalised

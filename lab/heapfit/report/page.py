@@ -6,8 +6,6 @@ escapes everything, and the page's own content security policy runs no script bu
 hashes it names and loads nothing from anywhere.
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import hashlib

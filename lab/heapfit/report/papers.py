@@ -5,8 +5,6 @@ trading middleware): each mean is followed by letters in brackets, upper case fo
 along its row, lower case for the one down its column.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heapfit.findings import (
@@ -19,8 +17,8 @@ from heapfit.findings import (
 )
 from heapfit.records import ALLOCATOR, CORES, SIGNIFICANT, Metric
 from heapfit.report.comparisons import letters_cell, p_text
-from heapfit.report.labels import factor_label, factor_title, level_text, levels_label
 from heapfit.report.tables import Cell, Row, Table
+from heapfit.settings import factor_label, factor_title, level_text, levels_label
 from heapfit.text import TIMES, Scale, counted, join_words, percent, visible
 
 # Rows of the table that are no effect.

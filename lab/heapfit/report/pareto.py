@@ -3,8 +3,6 @@
 The front is one of means. Who is shown to be beaten has an open mark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +53,6 @@ def pareto(
             name=label(each.allocator),
             marker=look.marker(_MARK_SIZE, is_open=not each.unbeaten),
             hovertext=[_hover(each, titles)],
-            hoverinfo="text",
         )
     form = {"tickformat": ".2f", "ticksuffix": TIMES}
     figure.update(

@@ -5,8 +5,6 @@ A trial that failed is never a time, but a reader must see it: an allocator that
 trial of fifty is news.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +24,8 @@ from heapfit.records import (
     Trial,
     TrialStatus,
 )
-from heapfit.report.labels import setting_label, setting_of, settings_of_variant
+from heapfit.report.labels import settings_of_variant
+from heapfit.settings import setting_label, setting_of
 from heapfit.study.identity import differences
 from heapfit.study.stopping import LOOKS, MOST_TIMEOUTS, needed_blocks, never_finish
 from heapfit.text import counted, join_words, percent, ratio, scale_for, visible
@@ -160,13 +159,6 @@ def _mixed(summary: Summary) -> Iterator[str]:
             f"This mixes trials of different things (--mix): after {after}{where}, "
             f"{join_words(clauses)}."
         )
-    if summary.study.sessions and summary.study.sessions[0].machine is None:
-        unknown = summary.study.sessions[0].first
-        if unknown:
-            yield (
-                f"Of the first {counted(unknown, 'trial')} it is not known whether they measured "
-                "the same thing as those after them (--mix)."
-            )
 
 
 def _linked(summary: Summary) -> Iterator[str]:

@@ -3,8 +3,6 @@
 Statistics and advice are asked here, and nowhere else in the reports, what they find in a study.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path

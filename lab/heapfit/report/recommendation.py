@@ -1,7 +1,5 @@
 """The recommendation in words: what is recommended, why, and the lines that put it to use."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 
@@ -12,9 +10,9 @@ from heapfit.advice.values import values_of
 from heapfit.findings import Advice, Standing
 from heapfit.meaning import PROCESSOR, WALL, is_replay
 from heapfit.records import InstalledAllocator, Metric, Study, Verdict
-from heapfit.report.labels import setting_label
 from heapfit.report.results import Results, change
 from heapfit.report.tables import Cell, Row, Table
+from heapfit.settings import setting_label
 from heapfit.text import (
     TERMINAL_DIGITS,
     TIMES,

@@ -4,15 +4,13 @@ Knows the order in which metrics are shown, which allocator is best where, and w
 of the others. The writers only format what this module says, so that all of them say the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from heapfit.meaning import MEMORY, PEAKS, PROCESSOR, PROCESSOR_TIME, WALL
 from heapfit.records import Estimate, Metric, Setting, Summary, Verdict
-from heapfit.report.labels import setting_levels, setting_of
+from heapfit.settings import setting_levels, setting_of
 from heapfit.text import Scale, ratio, scale_for
 
 # The smallest sample whose extremes enclose the median with 95 % confidence: 1 - 2 * 0.5**n

@@ -4,8 +4,6 @@ The raw figures as the journal has them, warm-ups and failures included: base un
 where a trial gave none. docs/reference.md says what each column is.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence

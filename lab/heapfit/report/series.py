@@ -7,8 +7,6 @@ experiments, which compare some of the allocators, has its own. Below a table of
 allocator's geometric mean, its interval, its best and its worst workload.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 

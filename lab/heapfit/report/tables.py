@@ -1,8 +1,6 @@
 """A table of a report, laid out once for the terminal, the page and Markdown; and how Markdown in
 GitHub's dialect is written, from text that may come from anywhere."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -23,7 +23,7 @@ from heapfit.records import Metric, Setting, Verdict
 from heapfit.report import papers, recommendation, series
 from heapfit.report.comparisons import LEGEND, letters_tables
 from heapfit.report.conclusions import NOTHING, alone, conclude, headline_metrics
-from heapfit.report.labels import explanations, setting_label
+from heapfit.report.labels import explanations
 from heapfit.report.problems import precision_reached, problems, remarks
 from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.results import MOST_OPEN_SETTINGS, UNDECIDED, Results, change
@@ -42,6 +42,7 @@ from heapfit.report.terminal_text import (
     print_lines,
     print_problems,
 )
+from heapfit.settings import setting_label
 from heapfit.statistics import analysed_metrics
 from heapfit.text import (
     TERMINAL_DIGITS,

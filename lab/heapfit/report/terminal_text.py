@@ -1,7 +1,5 @@
 """What all tables of a terminal share: their form, and text that any terminal can show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
@@ -17,7 +15,6 @@ NO_FIGURE = "-"
 BEST = "*"
 # Between two columns: the padding that the table asks for, and its empty divider.
 COLUMN_GAP = 2
-TABLE_BOX = box.SIMPLE_HEAD
 INDENT = "  "
 
 
@@ -41,7 +38,7 @@ def print_problems(console: Console, lines: Sequence[str]) -> None:
 
 def new_table() -> RichTable:
     """Return a table without columns, in the form that all have."""
-    return RichTable(box=TABLE_BOX, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    return RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
 
 
 def fitting(widths: Sequence[int], room: int) -> int:

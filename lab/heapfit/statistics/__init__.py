@@ -6,22 +6,8 @@ report shows. `analyse.py` leads the analysis of variance, which no verdict rest
 """
 
 from heapfit.statistics.analyse import analyse, analyse_all
-from heapfit.statistics.median import Interval, coverage, median_interval
+from heapfit.statistics.median import median_interval
 from heapfit.statistics.observations import Readings
 from heapfit.statistics.peers import compare_with_peers
 from heapfit.statistics.summary import analysed_metrics, precision_of, summarise
 from heapfit.statistics.time_metric import read
-
-__all__ = [
-    "Interval",
-    "Readings",
-    "analyse",
-    "analyse_all",
-    "analysed_metrics",
-    "compare_with_peers",
-    "coverage",
-    "median_interval",
-    "precision_of",
-    "read",
-    "summarise",
-]

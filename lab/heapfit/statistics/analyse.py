@@ -11,8 +11,6 @@ Verdicts do not rest on it.
 5. Say how many replicates would show two per cent (`power`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

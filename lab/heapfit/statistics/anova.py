@@ -26,8 +26,6 @@ E. S. Pearson, Biometrika 60 (1973), 613-622; M. B. Brown and A. B. Forsythe, "R
 equality of variances", JASA 69 (1974), 364-367.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import fdtr, fdtrc, ncfdtr
 

@@ -9,8 +9,6 @@ Reference: H.-P. Piepho, "An algorithm for a letter-based representation of all-
 comparisons", Journal of Computational and Graphical Statistics 13 (2004), 456-466.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from string import ascii_lowercase
 

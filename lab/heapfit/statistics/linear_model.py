@@ -123,19 +123,6 @@ class FactorialModel:
     def residual_df(self) -> int:
         return self.n - int(self._columns.shape[1]) - self.block_count
 
-    def _prepare(self, block: Integers) -> None:
-        groups = len(self._columns)
-        ones = np.ones(self.n)
-        incidence = coo_matrix((ones, (block, self._group)), (self.block_count, groups)).tocsr()
-        self._incidence = incidence
-        self._group_sizes = np.bincount(self._group, minlength=groups)
-        self._block_sizes = np.bincount(block, minlength=self.block_count)
-        by_block = np.asarray(incidence @ self._columns)
-        self._block_means = by_block / self._block_sizes[:, None]  # of the columns
-        normal = self._columns.T @ (self._columns * self._group_sizes[:, None])
-        normal -= by_block.T @ self._block_means
-        self.inverse = _inverse(normal)
-
     def fit(self, response: Floats) -> Fit:
         """Return the least-squares fit of `response`, one figure per observation of the layout."""
         centre = response.mean()

@@ -10,8 +10,6 @@ A report states what is found. It changes no verdict and chooses no other test: 
 machines together, each with the weight of its blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations

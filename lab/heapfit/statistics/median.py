@@ -13,8 +13,6 @@ M. J. Gardner, "Calculating confidence intervals for some non-parametric analyse
 Journal 296 (1988), 1454-1456.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

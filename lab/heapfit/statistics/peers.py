@@ -22,8 +22,6 @@ because the best and the worst workload are chosen too.
 `benchmarks/peers_errors.py` counts how often such an interval holds the truth.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

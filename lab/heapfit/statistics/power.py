@@ -17,8 +17,6 @@ Statistics 18 (1990), 465-468; J. Cohen, "Statistical Power Analysis for the Beh
 2nd ed. (1988), for 0.8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import expm1, log1p, sqrt

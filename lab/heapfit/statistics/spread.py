@@ -22,8 +22,6 @@ expression in microarray experiments", Statistical Applications in Genetics and 
 (2004), article 3, sections 5 and 6.2.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.special import digamma, polygamma
 

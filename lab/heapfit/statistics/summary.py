@@ -8,8 +8,6 @@ they are the other sides of every trade that an allocator makes; and those of a 
 which stand beside ours.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product

@@ -24,8 +24,6 @@ another metric than wall time, nor for a server, whose wall time is its client's
 fixes how long a trial runs, processor time replaces wall time, which says nothing then.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -127,7 +125,7 @@ def _processor_time(readings: Readings) -> Floats | None:
 
 def _has_threads(trials: Sequence[Trial]) -> bool:
     """Tell whether a process has several threads under every allocator, as one may start a thread
-    of its own. Trials of earlier versions do not say."""
+    of its own."""
     seen: dict[str, list[int]] = defaultdict(list)
     for trial in trials:
         if trial.threads is not None and trial.status is TrialStatus.OK:

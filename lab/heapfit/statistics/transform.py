@@ -14,8 +14,6 @@ Statistical Society B 26 (1964), 211-252; G. E. P. Box, W. G. Hunter and J. S. H
 for Experimenters", 2nd ed. (2005), section 8.1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -16,8 +16,6 @@ C. Y. Kramer, Biometrics 12 (1956), 307-310; A. J. Hayter, "A proof of the conje
 Tukey-Kramer multiple comparisons procedure is conservative", Annals of Statistics 12 (1984), 61-75.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -45,25 +45,9 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from heapfit.meaning import too_small
-from heapfit.records import (
-    ALLOCATOR,
-    CAN_BE_ZERO,
-    CORES,
-    SIGNIFICANT,
-    Metric,
-    Setting,
-    Study,
-    Subject,
-    Verdict,
-)
-from heapfit.statistics.observations import (
-    Flags,
-    Floats,
-    Integers,
-    Readings,
-    figures_of,
-    sample,
-)
+from heapfit.records import ALLOCATOR, CAN_BE_ZERO, SIGNIFICANT, Metric, Study, Subject, Verdict
+from heapfit.settings import setting_levels, setting_name
+from heapfit.statistics.observations import Flags, Floats, Integers, Readings, figures_of, sample
 from heapfit.statistics.spread import steadied
 
 METHOD = "steadied paired t, Šidák"
@@ -347,19 +331,6 @@ def between_settings(readings: Readings, metric: Metric) -> list[Verdict]:
     return [each for found in family.in_settings() for each in found]
 
 
-def setting_name(study: Study, setting: Setting) -> str:
-    """Return the name of a setting in a verdict between settings: its levels that vary."""
-    varied = {factor.name for factor in study.design() if len(factor.levels) > 1}
-    return ", ".join(f"{name} {level}" for name, level in levels_of(setting) if name in varied)
-
-
-def levels_of(setting: Setting) -> Iterator[tuple[str, str]]:
-    """Yield the level of every factor of a setting, the cores first."""
-    cores, further = setting
-    yield CORES, f"{cores}"
-    yield from further
-
-
 def of_each(study: Study) -> float:
     """Return how many times each pair of a study is counted in the adjustment."""
     return OF_STOPPING if study.stops_by_figures else 1.0
@@ -385,7 +356,7 @@ class _Family:
         names = [allocator.name for allocator in study.allocators]
         return cls(
             names=names,
-            levels=[dict(levels_of(setting)) for setting in study.settings()],
+            levels=[setting_levels(setting) for setting in study.settings()],
             metric=metric,
             table=by_block(readings, figures),
             complete=in_full_grid(readings, figures, metric.name),

@@ -26,29 +26,3 @@ from heapfit.study.series import (
     load_series,
 )
 from heapfit.study.series_plan import ChosenExperiment, SeriesPlan, plan_series, shaped
-
-__all__ = [
-    "DEFAULT_SEED",
-    "ChosenExperiment",
-    "Journal",
-    "Progress",
-    "SeriesPlan",
-    "SeriesProgress",
-    "check_takes",
-    "command_line",
-    "default_cores",
-    "execute",
-    "execute_series",
-    "is_running",
-    "is_series",
-    "load",
-    "load_problems",
-    "load_series",
-    "looks",
-    "note_look",
-    "plan",
-    "plan_series",
-    "remarks",
-    "set_aside",
-    "shaped",
-]

@@ -8,8 +8,6 @@ that nobody has begun: it may be back soon, and the block would still be complet
 rest goes elsewhere, where it counts as a block of its own.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass

@@ -12,8 +12,6 @@ allocators rank differently on different processors: the answer would hold for n
 `statistics.machines` tests whether they rank differently on these machines all the same.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -106,13 +104,7 @@ class Cluster:
 
     async def _inspect(self, studies: Sequence[Study]) -> dict[str, Inspection]:
         async with connected(self._address) as link:
-            machines = await link.machines()
-            if not machines:
-                raise HeapfitError(
-                    f"no worker of {self._address} offers the resource {RESOURCE!r}; start one on "
-                    f"each machine: dask worker {self._address} --nthreads 1 "
-                    f"--resources {RESOURCE}=1"
-                )
+            machines = await link.some_machines(self._address)
             self._say(f"checking the machines {', '.join(each.name for each in machines)}")
             found = await asyncio.gather(
                 *(inspect(link, each, studies, self._install) for each in machines)
@@ -154,6 +146,16 @@ class Link:
                 "a time: end one of them (or, if they are two machines, give each a --name)"
             )
         return sorted(machines, key=lambda each: each.name)
+
+    async def some_machines(self, address: str) -> list[Machine]:
+        """Return the machines; HeapfitError where the scheduler at `address` has none."""
+        machines = await self.machines()
+        if not machines:
+            raise HeapfitError(
+                f"no worker of {address} offers the resource {RESOURCE!r}; start one on each "
+                f"machine: dask worker {address} --nthreads 1 --resources {RESOURCE}=1"
+            )
+        return machines
 
     async def call(self, machine: Machine, function: Callable[..., Result], *args: Any) -> Result:
         """Return what `function` returns on `machine`; raise MachineLost if the machine leaves
@@ -235,10 +237,8 @@ def require_dask() -> None:
 # ------------------------------------------------------------------- checking
 
 
-async def inspect(
-    link: Link, machine: Machine, studies: Sequence[Study], install: bool
-) -> Inspection:
-    """Return the machine's own report; raise HeapfitError when heapfit does not run there."""
+async def check_version(link: Link, machine: Machine) -> None:
+    """Raise HeapfitError where heapfit does not run on the machine, or another version does."""
     try:
         version = await link.call(machine, machine_side.version)
     except (MachineLost, StudyStopped):
@@ -252,6 +252,13 @@ async def inspect(
         raise HeapfitError(
             f"{machine.name} has heapfit {version}, this is {heapfit.__version__}; install the same"
         )
+
+
+async def inspect(
+    link: Link, machine: Machine, studies: Sequence[Study], install: bool
+) -> Inspection:
+    """Return the machine's own report; raise as `check_version`."""
+    await check_version(link, machine)
     wanted = [_sent(study) for study in studies]
     answer = await link.call(machine, machine_side.inspect, wanted, install)
     return Inspection.model_validate_json(answer)

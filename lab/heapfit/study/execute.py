@@ -4,8 +4,6 @@ A trial is in the journal before the next one starts. So Ctrl-C, a kill or a pow
 running trial and nothing else, and the same call continues where it stopped.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil
@@ -15,6 +13,7 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError
 from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
+from heapfit.settings import setting_name
 from heapfit.study.identity import Watch, identify
 from heapfit.study.journal import Journal
 from heapfit.study.stopping import MOST_TIMEOUTS, Stopping, cell_of, never_finish
@@ -134,10 +133,10 @@ class _Execution:
             return False
         gives_up = cell_of(planned) in never_finish(self._journal.study, self._journal.trials)
         if gives_up:
-            cores = f" on {counted(planned.cores, 'core')}" * (len(self._journal.study.cores) > 1)
+            where = _where(self._journal.study, planned)
             self._progress.noticed(
-                f"{planned.allocator} is left out from here on{_where(planned)}{cores}: no trial "
-                f"of it has ended, and {MOST_TIMEOUTS} ran into the time-out; --timeout gives more"
+                f"{planned.allocator} is left out from here on{where}: no trial of it has ended, "
+                f"and {MOST_TIMEOUTS} ran into the time-out; --timeout gives more"
             )
         return gives_up
 
@@ -220,7 +219,7 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         what = "a trial of the server" if study.workload.server else "the program"
         raise HeapfitError(
             f"{f'{who} fails' if study.programs else f'{what} fails under {who}'}"
-            f"{_where(trial.planned)}, so there is nothing "
+            f"{_where(study, trial.planned)}, so there is nothing "
             f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
         )
     if _never_repeated_itself(study, trials, trial):
@@ -277,10 +276,10 @@ def _takes_no_allocator(study: Study, trials: Sequence[Trial], trial: Trial) -> 
     return len(study.allocators) - len(without) < 2
 
 
-def _where(planned: PlannedTrial) -> str:
-    """Name the levels of a trial beyond its allocator and cores, if it has any."""
-    levels = ", ".join(f"{name} = {level}" for name, level in planned.levels.items())
-    return f" at {levels}" if levels else ""
+def _where(study: Study, planned: PlannedTrial) -> str:
+    """Name the setting of a trial, where the study has several."""
+    name = setting_name(study, planned.setting)
+    return f" at {name}" if name else ""
 
 
 def _last_line(stderr: str) -> str:

@@ -9,8 +9,6 @@ Not known: what a program loads or starts later by itself (plug-ins, modules of 
 it reads without being told so on its command line.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -6,8 +6,6 @@ power cut or a full disk cut short is removed; everything before it stays. Trial
 something else than the command would measure now are moved, all together, into a folder below.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -38,7 +36,6 @@ EARLIER = "earlier"
 _PAGES = "report"
 
 _MOST_NAMED = 3
-_UNKNOWN = "what is measured may have changed, since it was not recorded then,"
 
 # What says how a study is shown, or how long it continues, and not what it measures: the present
 # command's values replace the earlier ones.
@@ -224,7 +221,7 @@ class Journal:
         path = self.folder / TRIALS_FILE
         content = path.read_bytes()
         trials, size = _parse(path, content)
-        if size < len(content):  # Cutting off nothing would make the file newer than its report.
+        if size < len(content):
             os.ftruncate(self._fd, size)
         return trials
 
@@ -315,7 +312,9 @@ class Journal:
         sessions = earlier.sessions if earlier and self.trials else []
         last = next((each for each in reversed(sessions) if each.machine is None), None)
         now = identify(last.identity if last else None)
-        changed = differences(last.identity, now) if last else [_UNKNOWN] if self.trials else []
+        # Trials without a session of this machine were made on a cluster.
+        other = ["the machine has changed"] if self.trials else []
+        changed = differences(last.identity, now) if last else other
         if last is not None and not changed:
             same = last.model_copy(update={"identity": without_output(now, last.identity)})
             sessions = [same if each is last else each for each in sessions]

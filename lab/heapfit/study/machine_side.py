@@ -9,8 +9,6 @@ process has threads and timers that would take processor time from the sampling 
 cannot interrupt a thread of its own, whereas another process can be ended.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -11,8 +11,6 @@ The first trials are warm-ups, which never count. They open with the baseline in
 output is the reference that all others are judged by, so it must be there before them.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ everything that holds for one study (what is measured is safe, the same command 
 study is refused) holds for each of them. A part that fails does not stop the rest.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -10,8 +10,6 @@ one, distances within a range and places within 2 MiB stay as they are, and wher
 is lost.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ into the order of time, the last says whether a block lives there, and what is b
 block that it frees. So a batch costs one sort, and nothing is done event by event.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

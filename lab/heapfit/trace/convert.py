@@ -4,8 +4,6 @@ The trace is read once, in memory that does not grow with it. One thread decodes
 in C while another writes those before; both release Python's lock.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

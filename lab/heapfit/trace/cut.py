@@ -6,8 +6,6 @@ left out. Of threads, what they allocate is kept, with all frees of that, whoeve
 thread that only frees is there too then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace

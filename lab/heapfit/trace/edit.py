@@ -5,8 +5,6 @@ what remains as a new trace. The tables that events refer to (threads, sites, wh
 the marks go along: each is written before the first event that needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

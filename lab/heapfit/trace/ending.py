@@ -1,7 +1,5 @@
 """Whether a recording has all of its program: what lives at its end was never freed only then."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@
 tables are small. Times are nanoseconds since the trace's start, sizes bytes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

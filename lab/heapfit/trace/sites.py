@@ -8,8 +8,6 @@ they are now, on this machine: what is not there, or has no symbols, stays an ad
 interpreted programs stand in the trace itself, as mappings of addresses that no code has.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache

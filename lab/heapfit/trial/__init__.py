@@ -14,14 +14,3 @@ from heapfit.trial.metrics import (
     unavailable_metrics,
 )
 from heapfit.trial.run import run_trial
-
-__all__ = [
-    "BUILTIN_METRICS",
-    "BUILTIN_METRIC_NAMES",
-    "METRIC_NAMES",
-    "OPTIONAL_METRIC_NAMES",
-    "find_metric",
-    "find_metrics",
-    "run_trial",
-    "unavailable_metrics",
-]

@@ -6,8 +6,6 @@ resources are the server's from its start to its end on SIGTERM, nothing subtrac
 sampled while it serves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Which processors a trial's program runs on, and which are left to everything else."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

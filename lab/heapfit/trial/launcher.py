@@ -4,8 +4,6 @@ Why a helper process of its own stands between the lab and the program is told i
 wheel carries it compiled, beside this module; a source checkout compiles it once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -58,10 +56,8 @@ class Ended:
 
 def find_launcher() -> Path:
     """Return the compiled helper, compiling it where the package has none."""
-    packaged = Path(__file__).with_name(PROGRAM_NAME)
-    if packaged.exists():
-        return packaged
-    return compiled_once(PROGRAM_NAME, [*COMPILER_FLAGS, str(SOURCE)], [SOURCE])
+    packaged = SOURCE.with_name(PROGRAM_NAME)
+    return compiled_once(packaged, [*COMPILER_FLAGS, str(SOURCE)], [SOURCE])
 
 
 class Running:

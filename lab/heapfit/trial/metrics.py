@@ -6,8 +6,6 @@ processor, or simulated). The first that works on this machine is used, and the 
 study's `Metric` says which. A study keeps that source to its end, on every machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from heapfit.errors import HeapfitError, unknown

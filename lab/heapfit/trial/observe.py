@@ -7,8 +7,6 @@ tree of a hundred processes is sampled less often than a single one, and an expe
 not make a cheap one rare.
 """
 
-from __future__ import annotations
-
 import signal
 import socket
 import time

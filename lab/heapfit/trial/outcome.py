@@ -4,8 +4,6 @@ A trial that fails a check is reported with the reason, and its times never coun
 disk and is never read as a whole: a program may print gigabytes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import signal

@@ -1,7 +1,5 @@
 """Metric sources: what heapfit's own libraries write about a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

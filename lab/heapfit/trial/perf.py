@@ -9,8 +9,6 @@ for the kernel's tracepoints no more than the number that tracefs knows them by.
 The `perf` command is no fallback: it makes the same system call under the same rules.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

@@ -12,8 +12,6 @@ figures would be published under another name. There are two checks:
   explains the format). `why_not_served` reads that.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

@@ -5,8 +5,6 @@ of command metrics are run on the files that it left, and each source that has `
 of the program for itself, under the same allocator on the same cores, which must end the same way.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence

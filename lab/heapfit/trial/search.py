@@ -5,8 +5,6 @@ it is there to notice. Python cannot interrupt a search from another thread, so 
 of its own: this very file, which therefore needs the standard library alone.
 """
 
-from __future__ import annotations
-
 import json
 import mmap
 import re

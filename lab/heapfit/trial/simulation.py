@@ -15,8 +15,6 @@ A process that forks without executing another program takes its counts so far a
 count again in the child.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ Most sources observe the run that is timed. One that slows the program down has 
 program is then run once more for this source alone, and no other figure comes from that run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar

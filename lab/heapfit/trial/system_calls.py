@@ -12,8 +12,6 @@ Either way the program is run once more for them: even a tracepoint makes every 
 whole machine take the kernel's slow path, which would be in the times.
 """
 
-from __future__ import annotations
-
 import functools
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The processes below a launcher, read straight from /proc with as few system calls as possible."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

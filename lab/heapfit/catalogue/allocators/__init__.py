@@ -8,8 +8,6 @@ dynamic linker only warns about a library that it cannot preload and runs the pr
 allocator that is not checked would then be measured as if it were the system's own.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

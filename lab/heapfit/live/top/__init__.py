@@ -1,7 +1,5 @@
 """The full-screen view of a running process, in Textual; first a choice among those that listen."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from textual.app import App

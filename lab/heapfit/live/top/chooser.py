@@ -1,7 +1,5 @@
 """Choose one of the processes that listen."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """A table whose rows change all the time: it keeps its order and the place of its cursor."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from rich.text import Text

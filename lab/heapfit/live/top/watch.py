@@ -1,7 +1,5 @@
 """The view of one process: its figures, asked for again and again, and the keys that steer it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import defaultdict, deque
 from collections.abc import Callable

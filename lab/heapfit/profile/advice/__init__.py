@@ -8,8 +8,6 @@ docs/contexts.md and docs/pools.md. Within a section the first rule that fits de
 Here is what all rules share: the advice itself, and figures per second.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from heapfit.host.interpreters import Interpreter, hiding

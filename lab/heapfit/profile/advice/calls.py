@@ -1,7 +1,5 @@
 """What calls cost: sizes, rate, realloc, calloc."""
 
-from __future__ import annotations
-
 from heapfit.profile.advice import (
     MIB,
     NEGLIGIBLE,

@@ -1,7 +1,5 @@
 """Where blocks stand and who frees them: lifetimes, bursts, threads, sites."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heapfit.profile.advice import (

@@ -1,7 +1,5 @@
 """From a trace to a file for another tool."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 A line is the functions from the outermost on, joined by semicolons, a blank and the value.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from heapfit.profile.flames.formats import Unit, What

@@ -1,7 +1,5 @@
 """What can be asked of an export: for which tool, of which blocks, counted in what."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -6,8 +6,6 @@ by which they refer to each other. Of each stack Perfetto wants what has been al
 been freed; the difference is what it shows as live.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeVar
 

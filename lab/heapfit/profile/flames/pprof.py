@@ -4,8 +4,6 @@ https://github.com/google/pprof/blob/main/proto/profile.proto explains each mess
 functions stand in it, so that it can be read where the program is not.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator, Sequence
 

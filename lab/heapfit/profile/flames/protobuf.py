@@ -5,8 +5,6 @@ field for that is not there, and are left out but in lists.
 https://protobuf.dev/programming-guides/encoding/
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 _VARINT, _LENGTH_DELIMITED = 0, 2

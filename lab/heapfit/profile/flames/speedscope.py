@@ -3,8 +3,6 @@
 https://www.speedscope.app/file-format-schema.json
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ DuckDB counts, so memory grows with the number of call sites, which the reader o
 not with the length of the trace.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A tree of functions by who calls whom, as the columns that a page draws as an icicle."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import Field

@@ -8,8 +8,6 @@ objects themselves confirm it (all but a tenth of those born in bursts die in th
 one is taken that explains most allocations, and of equally good ones the largest.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

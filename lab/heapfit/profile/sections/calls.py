@@ -3,8 +3,6 @@
 Of a reallocation it is told how blocks grow, and whether the block stays where it is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from heapfit.profile.model import (

@@ -1,7 +1,5 @@
 """Stacks of calls and what they have allocated, for the page's flame graph."""
 
-from __future__ import annotations
-
 from itertools import chain
 from operator import sub
 

@@ -5,8 +5,6 @@ LOOKS times in an eighth, once within each so many of its allocated bytes, at ra
 distances, what comes and goes nearly in step with the looks would seem to grow.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from itertools import pairwise
 

@@ -8,8 +8,6 @@ A sample does not tell how much was allocated meanwhile: what it notes advances 
 much as a whole noted block stands for, and most blocks live between two of those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from heapfit.profile.bins import life_bounds, life_power

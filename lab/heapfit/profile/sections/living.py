@@ -4,8 +4,6 @@ Both are told by size and by call site, the peak by thread and age too; of the e
 freed, when it was born. A cache fills early, a leak goes on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from heapfit.profile.bins import size_power

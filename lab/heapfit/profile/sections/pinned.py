@@ -6,8 +6,6 @@ told is the one of them at which most was held. What is free on a page is divide
 blocks on it, as the live profile does (`allocator/heap/sample_look.c`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from heapfit.profile.model import PAGE_BYTES, Pinned, PinningSite

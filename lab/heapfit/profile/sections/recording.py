@@ -4,8 +4,6 @@ The course of time is counted in steps, what each thread's objects did in each: 
 of a recording and for its bursts; and with it, when the most was live.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import accumulate
@@ -20,7 +18,8 @@ from heapfit.profile.tally import UNITS, Counted, Tally, amount, whole
 from heapfit.profile.trace import IS_KNOWN, REALLOC, Info, Trace, live_at
 from heapfit.text import capitalised, counted, join_words, size
 from heapfit.trace.ending import ended_early
-from heapfit.trace.native import NO_SITES, Problems
+from heapfit.trace.native import Problems
+from heapfit.trace.problems import sentences
 from heapfit.trace.sites import parse_mappings
 
 COURSE_STEPS = 1 << 10  # of a course, at most
@@ -72,7 +71,8 @@ def count(trace: Trace, tally: Tally) -> None:
         problems=[
             *_of_others(summary.info),
             *(_began_late(_had_before(trace)) if late else _lacks(summary.info, sizes[PEAK + 1])),
-            *problems(summary.problems, 0 if trace.sampled else summary.totals.unmatched_frees),
+            *sentences(summary.problems),
+            *_older(0 if trace.sampled else summary.totals.unmatched_frees),
             *_few_noted(trace, amount(sizes, PEAK)),
             *_hidden(summary.info),
             *_changed(summary.changed),
@@ -216,57 +216,15 @@ def _ended_before(why: str) -> list[str]:
     ]
 
 
-def problems(found: Problems, unmatched: int) -> list[str]:
-    """Return what is wrong with a file, a sentence each.
-
-    `unmatched` is of a full recording: in a sample a block's reallocation is noted though the block
-    was not.
-    """
-    told = (
-        (
-            found.cut_short,
-            "The recording has no end: its process was killed, or is still being recorded. Later "
-            "events are not in it.",
-        ),
-        (
-            found.damaged_blocks or found.damaged_bytes,
-            f"Damage in the file was skipped: {join_words(_damage(found))}.",
-        ),
-        (
-            found.gap_ns,
-            f"Nothing was recorded for {found.gap_ns / 1e9:.3g} s between the parts that were "
-            "merged. What became of the blocks that were live then is not known: they count as "
-            "freed at the end of their part.",
-        ),
-        (found.unknown_blocks, f"{found.unknown_blocks:,} blocks are of unknown kinds."),
-        (
-            found.sites_limit,
-            "There were more call chains than the recorder keeps: "
-            + (
-                "later ones have no call site"
-                if found.sites_limit == NO_SITES
-                else "of later ones, only the innermost address is known"
-            )
-            + ". Record with fewer --sites to have them all.",
-        ),
-        (found.lost_events, f"The recorder could not keep {found.lost_events:,} events."),
-        (found.late_events, f"{found.late_events:,} events came late: their time is inexact."),
-        (found.backward_clocks, f"The clock went backwards {found.backward_clocks:,} times."),
-        (
-            unmatched > _HANDFUL,
-            "Frees of blocks that are older than the recording, or whose allocation was lost: "
-            f"{unmatched:,}. What was allocated before the recorder began, for example by the "
-            "dynamic linker, is in no figure here.",
-        ),
-    )
-    return [sentence for wrong, sentence in told if wrong]
-
-
-def _damage(found: Problems) -> list[str]:
-    blocks, between = found.damaged_blocks, found.damaged_bytes
+def _older(unmatched: int) -> list[str]:
+    """What is said of frees without an allocation. In a sample a block's reallocation is noted
+    though the block was not."""
+    if unmatched <= _HANDFUL:
+        return []
     return [
-        *([counted(blocks, "block")] if blocks else []),
-        *([f"{counted(between, 'byte')} between blocks"] if between else []),
+        "Frees of blocks that are older than the recording, or whose allocation was lost: "
+        f"{unmatched:,}. What was allocated before the recorder began, for example by the dynamic "
+        "linker, is in no figure here."
     ]
 
 

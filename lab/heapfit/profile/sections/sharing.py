@@ -1,7 +1,5 @@
 """Sharing: which thread frees what which has allocated."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from heapfit.profile.model import Flow, Sharing

@@ -4,8 +4,6 @@ Pools put the objects of one site side by side. That pays for sites whose object
 mixes with others': where the allocation before, of like size, was mostly another site's.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Sequence

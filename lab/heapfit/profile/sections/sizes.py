@@ -4,8 +4,6 @@ The rows of the table `sizes` are what much else is made of, too: calls by kind,
 end by size, and what allocators' size classes add.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
