@@ -49,7 +49,7 @@ from heapfit.replay import (  # noqa: E402
     shown_metrics,
 )
 from heapfit.report import Reading, read  # noqa: E402
-from heapfit.study import default_cores, execute, load, plan  # noqa: E402
+from heapfit.study import default_cores, execute, plan  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results" / "fit.json"
 STUDIES = ROOT / "heapfit-results" / "benchmark-fit"
