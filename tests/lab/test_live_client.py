@@ -67,14 +67,19 @@ def test_a_name_that_another_process_has_taken_is_sent_nothing(
         assert squatter.asked == []
 
 
+@pytest.mark.parametrize("peer", [ME, 0])  # 0: the kernel shows no other container's process
+@pytest.mark.parametrize("shares", [True, False])
 def test_two_first_processes_of_containers_with_one_network_are_told_what_helps(
-    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, peer: int, shares: bool
 ) -> None:
     mine = Process(pid=ME, own_pid=sleeper.pid, user=os.getuid(), name="other", command=())
-    monkeypatch.setattr("heapfit.live.client.find", lambda pid: mine if pid == ME else find(pid))
+    monkeypatch.setattr("heapfit.live.client.find", lambda pid: mine if pid == ME else None)
+    monkeypatch.setattr(Channel, "peer", property(lambda _: Peer(peer, os.getuid(), os.getgid())))
+    if not shares:
+        monkeypatch.setattr("heapfit.live.processes._namespace", str)
     with Double(number=sleeper.pid) as other:
         said = "share their processes, too .* or give each its own network"
-        with pytest.raises(NotListening, match=said):
+        with pytest.raises(NotListening, match=said if shares else "in another network namespace"):
             Client(sleeper.pid).stats()
         assert other.asked == []
 

@@ -144,11 +144,16 @@ def _to_be_asked(pid: int, what_is_left: str) -> Process | HeapfitError:
     process = find(pid)
     if process is None:
         return Gone(f"process {pid} has ended; {what_is_left}")
-    if _namespace(pid) in (None, _namespace(os.getpid())):
-        return process
+    return in_another_network(process) or process
+
+
+def in_another_network(process: Process) -> NotListening | None:
+    """Return the error for a process whose socket is not in our network namespace."""
+    if _namespace(process.pid) in (None, _namespace(os.getpid())):
+        return None
     return NotListening(
-        f"process {pid} ({process.name}) is in another network namespace, where its socket is; go "
-        f"there with: sudo nsenter --target {pid} --net heapfit …"
+        f"process {process.pid} ({process.name}) is in another network namespace, where its socket "
+        f"is; go there with: sudo nsenter --target {process.pid} --net heapfit …"
     )
 
 
