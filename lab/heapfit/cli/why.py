@@ -174,7 +174,7 @@ def _show_growth(grew: list[Growth]) -> None:
     if not grew:
         _print("Nothing has grown meanwhile.", "bold")
     for each in grew:
-        title = capitalised(each.title) + "," * each.title.endswith(", in use")
+        title = capitalised(each.title) + "," * (", in use" in each.title)
         what = f"{title} grew by {size(each.gained)}, from {size(each.before)}."
         _print(what, "bold")
 

@@ -103,11 +103,21 @@ class Growth:
 
 
 def grown(before: Reading, after: Reading) -> list[Growth]:
-    """Return what each cause has gained, what gained most first."""
-    old, new = ({e.cause: e for e in findings(each, 0) if not e.of_all} for each in (before, after))
+    """Return what each cause has gained, what gained most first. Where a look did not read all of
+    glibc's lists, nobody knows how much of its heap is free: it is compared as a whole."""
+    looks, note = [before, after], ""
+    if not all(each.glibc.main.whole for each in looks):
+        note = ", in use and free together" * any(each.glibc.main.free for each in looks)
+        looks = [replace(each, glibc=replace(each.glibc, main=Heap())) for each in looks]
+    old, new = ({e.cause: e for e in findings(each, 0) if not e.of_all} for each in looks)
     none = Finding("", "", 0, "")
     found = [
-        Growth(key, each.title, old.get(key, none).size, new.get(key, none).size)
+        Growth(
+            key,
+            each.title + note * (key == "malloc"),
+            old.get(key, none).size,
+            new.get(key, none).size,
+        )
         for key, each in {**old, **new}.items()
     ]
     return sorted(found, key=lambda each: -each.gained)
