@@ -130,7 +130,7 @@ def _described(reading: Reading, found: list[Finding], growth: list[Growth] | No
         "huge": reading.huge,
         "findings": [asdict(each) for each in found],
         "limits": [asdict(each) for each in reading.limits],
-        "settings": reading.settings,
+        "settings": reading.settings if reading.settings_known else None,
         "pinners": reading.profile and [described_site(e) for e in reading.profile.pinners()],
         "growth": growth and [{**asdict(each), "gained": each.gained} for each in growth],
     }

@@ -7,7 +7,7 @@ attach    bring the recorder into a process that was not started with it
 control   start and stop the recorder of a running process
 """
 
-from heapfit.record.attach import Attached, attach, follow, told_to_stop
+from heapfit.record.attach import Attached, attach, can_attach, follow, told_to_stop
 from heapfit.record.control import Recorder, RecorderState
 from heapfit.record.options import (
     OPTIONS,
@@ -34,6 +34,7 @@ __all__ = [
     "Recording",
     "Written",
     "attach",
+    "can_attach",
     "examine",
     "follow",
     "is_written",

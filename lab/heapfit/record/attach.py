@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import platform
 import signal
 import subprocess
 import time
@@ -60,6 +61,11 @@ def find_attacher() -> Path:
     sources = [_NATIVE / source for source in _SOURCES]
     headers = sorted(_NATIVE.glob("*.h"))
     return compiled_once(ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
+
+
+def can_attach() -> bool:
+    """Whether there is an attacher for this processor: native/process.c refuses on others."""
+    return platform.machine() == "x86_64"
 
 
 def attach(pid: int, path: Path, options: RecordOptions) -> Attached:
