@@ -16,7 +16,16 @@ from pathlib import Path
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.host.proc import Gone, Process, find, named, started_as
+from heapfit.host.proc import (
+    Gone,
+    Process,
+    environment_of,
+    find,
+    from_folder,
+    has_other_root,
+    named,
+    started_as,
+)
 from heapfit.live import Client, NotListening, Refused
 from heapfit.live.channel import Channel, Peer
 from heapfit.live.processes import listening, why_not_listening, why_not_recording
@@ -67,14 +76,19 @@ def test_a_name_that_another_process_has_taken_is_sent_nothing(
         assert squatter.asked == []
 
 
+@pytest.mark.parametrize("peer", [ME, 0])  # 0: the kernel shows no other container's process
+@pytest.mark.parametrize("shares", [True, False])
 def test_two_first_processes_of_containers_with_one_network_are_told_what_helps(
-    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, peer: int, shares: bool
 ) -> None:
     mine = Process(pid=ME, own_pid=sleeper.pid, user=os.getuid(), name="other", command=())
-    monkeypatch.setattr("heapfit.live.client.find", lambda pid: mine if pid == ME else find(pid))
+    monkeypatch.setattr("heapfit.live.client.find", lambda pid: mine if pid == ME else None)
+    monkeypatch.setattr(Channel, "peer", property(lambda _: Peer(peer, os.getuid(), os.getgid())))
+    if not shares:
+        monkeypatch.setattr("heapfit.live.processes._namespace", str)
     with Double(number=sleeper.pid) as other:
         said = "share their processes, too .* or give each its own network"
-        with pytest.raises(NotListening, match=said):
+        with pytest.raises(NotListening, match=said if shares else "in another network namespace"):
             Client(sleeper.pid).stats()
         assert other.asked == []
 
@@ -183,6 +197,88 @@ def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
     assert f"heapfit run --control -- {Path(sys.executable).resolve()} ARGUMENTS" in told
     assert f"heapfit record --pid {process.pid}" in told
     assert "*:7631" not in told.partition("start it with")[2] + recording.partition("with:")[2]
+
+
+@pytest.mark.parametrize(
+    ("variables", "start"),
+    [
+        ({"LD_PRELOAD": "/x/libheapfit.so"}, "heapfit run --control -- sleep 1000"),
+        ({}, "HEAPFIT_OPTIONS=control:on sleep 1000"),  # It is linked.
+        (None, "heapfit run --control -- sleep 1000"),
+    ],
+)
+def test_variables_that_a_title_has_taken_the_place_of_are_not_known(
+    sleeper: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    variables: dict[str, str] | None,
+    start: str,
+) -> None:
+    """They counted as none: a library that was preloaded as linked."""
+    monkeypatch.setattr("heapfit.live.processes.environment_of", lambda _: variables)
+    monkeypatch.setattr("heapfit.live.processes._library", lambda _: "libheapfit.so.1")
+    told = why_not_listening(sleeper.pid)
+    assert isinstance(told, NotListening)
+    assert told.start == start
+    assert ("without control:on, or" in told.reason) is (variables is None)
+    (tmp_path / "7").mkdir()
+    monkeypatch.setattr("heapfit.host.proc.PROC", tmp_path)
+    assert environment_of(7) is None
+    for written, known in ((b"A=b\0C=\0", {"A": "b", "C": ""}), (b"", {}), (b"\0\0e=f\0", None)):
+        (tmp_path / "7/environ").write_bytes(written)
+        assert environment_of(7) == known
+
+
+def test_the_command_that_started_a_process_starts_it_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its, ours = tmp_path / "its", tmp_path / "ours"
+    for folder, program in ((its, sys.executable), (ours, "/bin/true")):
+        folder.mkdir()
+        (folder / "a-python").symlink_to(Path(program).resolve())
+    (tmp_path / "app.py").write_text("print(flush=True); input()")
+    path, file = os.environ["PATH"], str(Path(sys.executable).resolve())
+    go = f"cd {shlex.quote(str(tmp_path))} && "
+    for its_path, our_path, shown in (
+        (f"{its}:{path}", path, str(its / "a-python")),
+        (f"{its}:{path}", f"{ours}:{path}", str(its / "a-python")),
+        (path, f"{ours}:{path}", file),
+        (path, path, file),
+        (path, f"{its}:{path}", "a-python"),
+    ):
+        monkeypatch.setenv("PATH", our_path)
+        with subprocess.Popen(
+            ["a-python", "app.py"],
+            executable=its / "a-python",
+            cwd=tmp_path,
+            env={**os.environ, "PATH": its_path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            found = find(process.pid)
+            assert found is not None
+            assert (from_folder(found), started_as(found)) == (go, f"{shown} app.py")
+            elsewhere = replace(found, command=("a-python", "-c", "", "none.py", "/bin"))
+            assert from_folder(elsewhere) == ""
+            assert started_as(replace(found, command=("a-python", "\ufffd"))) == "COMMAND"
+            with monkeypatch.context() as there:
+                there.chdir(tmp_path)
+                assert from_folder(found) == ""
+            with monkeypatch.context() as container:
+                container.setattr("heapfit.host.proc.has_other_root", lambda _: True)
+                assert (from_folder(found), started_as(found)) == ("", "COMMAND")
+            process.communicate(b"\n")
+
+
+def test_another_root_is_told_from_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not has_other_root(ME)
+    monkeypatch.setattr("heapfit.host.proc.PROC", tmp_path)
+    for pid, root in ((1, "/"), (2, tmp_path)):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "root").symlink_to(root)
+    assert [has_other_root(each) for each in (1, 2, 3)] == [False, True, False]
 
 
 def test_the_name_that_a_program_was_started_by_is_kept_where_it_is_a_link(tmp_path: Path) -> None:

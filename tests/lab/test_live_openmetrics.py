@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import os
+from urllib.request import Request, urlopen
 
 import pytest
+from heapfit.errors import HeapfitError
 from heapfit.export import openmetrics
 from heapfit.host.proc import Process, find
 from live_double import MIB, Double
@@ -62,3 +64,37 @@ def test_a_scraper_gets_the_ledger_if_it_is_asked_for(double: Double) -> None:
     ledger = scraped(with_ledgers=True)["heapfit_ledger_bytes"]
     assert value(ledger, where="heap", cause="live") == 60 * MIB
     assert value(ledger, where="outside", cause="file") == 5 * MIB
+
+
+def test_a_ledger_that_is_not_given_in_time_is_told_of(double: Double) -> None:
+    assert "heapfit_ledger_up" not in scraped()
+    assert value(scraped(with_ledgers=True)["heapfit_ledger_up"]) == 1
+    double.behave = lambda asked: None if asked == "ledger" else double.answer(asked)
+    families = scraped(with_ledgers=True)
+    assert value(families["heapfit_ledger_up"]) == 0
+    assert value(families["heapfit_up"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "allowed_s"), [("10", 6), ("120", 60), ("1.5", 2), ("no number", 60), (None, 60)]
+)
+def test_a_ledger_has_as_long_as_the_scraper_waits(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, allowed_s: float
+) -> None:
+    allowed: list[float | None] = []
+
+    def take(_: object, ledger_timeout_s: float | None) -> None:
+        allowed.append(ledger_timeout_s)
+        raise HeapfitError("no answer")
+
+    monkeypatch.setattr(openmetrics, "take", take)
+    server, thread = openmetrics.serve(me, "127.0.0.1", 0, with_ledgers=True)
+    header = {} if said is None else {"X-Prometheus-Scrape-Timeout-Seconds": said}
+    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    try:
+        urlopen(Request(url, headers=header)).close()
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert allowed == [allowed_s]

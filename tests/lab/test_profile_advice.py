@@ -653,6 +653,9 @@ def test_of_a_process_that_was_attached_to_no_command_runs_the_program_to_its_en
     pid = profile.recordings[0].pid
     line = f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
     assert line in [line for _, line in content(sample).commands]
+    unnamed = {"recordings": [e.model_copy(update={"pid": 0}) for e in sample.recordings]}
+    anonymised = content(sample.model_copy(update=unnamed)).commands
+    assert line.replace(f"--pid {pid} ", "--pid PID ") in [line for _, line in anonymised]
     # Of one that allocated nothing there is nothing to play back.
     none = changed(profile.totals.allocations, objects=0)
     idle = changed(profile, totals=changed(profile.totals, allocations=none))

@@ -79,6 +79,13 @@ def test_a_program_is_recorded_first(run_heapfit: Heapfit, tmp_path: Path) -> No
     assert (distribution["name"], counts[777]) == ("program", 1000)
     [recording] = (tmp_path / "kept").glob("*.hft")
     assert (tmp_path / "kept" / recording.stem / "objects.parquet").is_file()
+    # What starts it has a recording of its own.
+    options = ("--against", recording, "--page", tmp_path / "page.html", "--keep", tmp_path / "new")
+    done = run_heapfit("profile", *options, "--", "env", "A=1", program)
+    assert done.returncode == 0, done.stderr
+    [main], [other] = ((tmp_path / "new").glob(f"*.hft{end}") for end in ("", ".1"))
+    assert f"only the program itself is compared, without {other.name}" in done.stderr
+    assert f"new: {main}" in done.stdout
 
 
 @pytest.mark.usefixtures("library")

@@ -230,7 +230,8 @@ def test_a_process_that_a_recorder_was_attached_to_twice_is_one(
     ]
     made = merge(parts[1::-1], tmp_path / "all.hft")
     assert made.processes == processes
-    assert inspect(tmp_path / "all.hft")[0].totals.peak_objects == 100 * processes
+    at_once = 1 if end == "exit" else processes
+    assert inspect(tmp_path / "all.hft")[0].totals.peak_objects == 100 * at_once
     if processes == 1:
         # What was merged can be merged with what follows.
         assert merge([tmp_path / "all.hft", parts[2]], tmp_path / "more.hft").processes == 1
@@ -282,9 +283,18 @@ def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
     made = merge(parts, tmp_path / "all.hft")
     assert made.processes == 2
     summary, threads = inspect(tmp_path / "all.hft")
-    both = [Answers(each.calls).totals for each in (program, other)]
-    for name in ("events", "allocations", "frees", "bytes", "end_bytes", "unmatched_frees"):
-        assert getattr(summary.totals, name) == sum(getattr(each, name) for each in both)
+    in_time = sorted((program, other), key=lambda each: each.ns)
+    both = [Answers(each.calls).totals for each in in_time]
+    exited, last = (each.end_objects for each in both)
+    for name, more in {
+        "allocations": 0,
+        "bytes": 0,
+        "unmatched_frees": 0,
+        "frees": exited,
+        "events": exited,
+    }.items():
+        assert getattr(summary.totals, name) == sum(getattr(each, name) for each in both) + more
+    assert summary.totals.end_objects == last
     assert summary.totals.replaced == 0
     assert len(threads) == len(program.names) + len(other.names)
     assert summary.info["merged"] == [program.info, other.info]
@@ -297,6 +307,69 @@ def test_processes_stay_apart(program: Program, tmp_path: Path) -> None:
     third.malloc(third.thread("third"), 100)
     with pytest.raises(UsageError, match="is a merge of several processes"):
         merge([tmp_path / "all.hft", third.write(tmp_path / "3.hft")], tmp_path / "more.hft")
+
+
+def resident(trace: Path) -> list[int]:
+    with Reader(trace) as reader:
+        for _ in reader.events(1 << 12):
+            pass
+        return [size for size in reader.marks()["resident"].tolist() if size]
+
+
+def two_processes(folder: Path, ends: Sequence[str], **late: Any) -> tuple[list[Path], list[int]]:
+    """Return recordings of which the second begins after the end of the first, and what is resident
+    at the end of each."""
+    files, sizes, started = [], [], INFO["started_unix_ns"]
+    for number, (end, more) in enumerate(zip(ends, ({}, late), strict=True), start=1):
+        info = {**INFO, "pid": number, "process_began": 7000, "started_unix_ns": started, **more}
+        program = Program(info=info)
+        thread = program.thread("service")
+        program.mark()
+        for _ in range(100 * number):
+            program.malloc(thread, 1000)
+        program.mark()
+        program.wait(1_000_000)
+        program.mark()
+        files.append(program.write(folder / f"{number}.hft", {"reason": end}))
+        sizes.append(program.marks[-1].resident)
+        started += program.ns + 5_000_000
+    return files, sizes
+
+
+@pytest.mark.parametrize(
+    ("end", "has_exited"), [("exit", True), ("exec", True), ("stop", False), ("it hangs", False)]
+)
+def test_what_a_process_had_counts_until_it_exits(
+    tmp_path: Path, end: str, has_exited: bool
+) -> None:
+    """Two workers, one after the other, had a peak that never was."""
+    files, sizes = two_processes(tmp_path, (end, "exit"))
+    merge(files, tmp_path / "all.hft")
+    totals = inspect(tmp_path / "all.hft")[0].totals
+    left = 200 if has_exited else 300  # What the last one has stays.
+    assert (totals.peak_objects, totals.end_objects) == (left, left)
+    assert resident(tmp_path / "all.hft")[-1] == sizes[1] + (0 if has_exited else sizes[0])
+
+
+@pytest.mark.parametrize(
+    ("late", "ran"),
+    [
+        ({"began_late": True, "process_began": 6999}, True),
+        ({"began_late": True, "process_began": 0}, True),  # not known
+        ({"began_late": True, "process_began": 7001}, False),  # a child of the first
+        ({"began_late": False, "process_began": 6999}, False),
+        ({"cut_of_unix_ns": INFO["started_unix_ns"] - 1}, True),
+        ({"cut_of_unix_ns": INFO["started_unix_ns"]}, False),
+    ],
+)
+def test_a_process_that_ran_before_its_recording_is_no_growth(
+    tmp_path: Path, late: dict[str, Any], ran: bool
+) -> None:
+    files, sizes = two_processes(tmp_path, ("stop", "stop"), **late)
+    merge(files, tmp_path / "all.hft")
+    [before, *_], [own, *_] = resident(tmp_path / "all.hft"), resident(files[0])
+    assert before == own + (resident(files[1])[0] if ran else 0)
+    assert resident(tmp_path / "all.hft")[-1] == sum(sizes)
 
 
 def test_the_gaps_of_processes_are_not_added_up(tmp_path: Path) -> None:
@@ -390,7 +463,8 @@ def test_a_damaged_trace_is_handled_as_far_as_it_can_be_read(
     assert anonymise(damaged, tmp_path / "a.hft").events == whole
     other = another_program().write(tmp_path / "other.hft")
     made = merge([damaged, other], tmp_path / "m.hft")
-    assert made.events == whole + inspect(other)[0].totals.events
+    of_other = inspect(other)[0].totals  # It exits first.
+    assert made.events == whole + of_other.events + of_other.end_objects
     if whole:
         cut(damaged, tmp_path / "c.hft", Part(to_event=whole))
         assert inspect(tmp_path / "c.hft")[0].totals.events == whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import Heapfit, heapfit_command
 from heapfit.cli import why as cli_why
@@ -216,9 +218,10 @@ def test_the_count_of_blocks_only_rises(program: Path, monkeypatch: pytest.Monke
     assert counts == sorted(counts)
 
 
-def test_the_free_end_of_an_older_heap_counts() -> None:
+@pytest.mark.parametrize("start", [1 << 20, 0xFFFF_F400_0000])
+def test_the_free_end_of_an_older_heap_counts(start: int) -> None:
     """Before the two heads behind its chunks: glibc leaves them where it begins another heap."""
-    block, start = bytearray(contents._BLOCK + 16), 1 << 20
+    block = bytearray(contents._BLOCK + 16)
     at = start
     for size in (48 | 1, 48 | 1, 64 | 1, 16, 1):  # the third is free
         offset = at - start + 8
@@ -229,6 +232,14 @@ def test_the_free_end_of_an_older_heap_counts() -> None:
     lists._until = time.monotonic() + 1000
     free, _ = lists._walk(start, at)
     assert free == 64
+    lists._add(large := start + (1 << 20), 40 << 20)
+    chunks = np.frombuffer(lists._free, np.uint64)
+    found = [
+        (begin, end)
+        for each in lists._joined(np.sort(chunks), start, start + (64 << 20))
+        for begin, end in zip(*each, strict=True)
+    ]
+    assert found == [(start + 96, start + 160), (large, large + (40 << 20))]
 
 
 def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,10 +309,108 @@ def test_who_cannot_be_recorded_is_not_told_to(program: Path) -> None:
     with running(program, "malloc") as started:
         reading = read(started.pid)
     assert reading.recordable
-    found = findings(replace(reading, recordable=False, glibc=Glibc(Heap(30 << 20, True))))
-    assert "cannot be recorded" in found[0].sentence
-    assert not any(re.search("Record the|the recorder", each.sentence) for each in found)
-    assert not any("heapfit record" in line for each in found for line in each.commands)
+    said = "This program cannot be recorded: it is linked with musl."
+    cause = replace(reading.causes[0], key="jemalloc")
+    for glibc, causes_ in (
+        (Glibc(Heap(30 << 20, True)), reading.causes),
+        (Glibc(Heap(30 << 20)), reading.causes),
+        (Glibc(), [cause]),
+    ):
+        looked = replace(reading, glibc=glibc, causes=causes_)
+        advice = "Record the|record the process|the recorder|another allocator|heapfit fit"
+        for obstacle in ("", said):
+            found = findings(replace(looked, obstacle=obstacle))
+            told = " ".join(each.sentence for each in found)
+            commands = [line for each in found for line in each.commands]
+            assert (said in told) is bool(obstacle)
+            assert bool(re.search(advice, told)) is not bool(obstacle)
+            assert any("heapfit r" in line for line in commands) is not bool(obstacle)
+
+
+def test_what_gets_into_no_program_says_why(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, static, other = (tmp_path / each for each in ("own", "static", "of-32-bits"))
+    (source := tmp_path / "own.c").write_text(
+        "#include <stdlib.h>\nstatic char a[9]; void *malloc(size_t n) { return n ? a : 0; }\n"
+        "int main(void) { return malloc(9) == 0; }"
+    )
+    for made, flags in ((own, ["-fno-builtin"]), (static, ["-static", "-Dmalloc=mine"])):
+        subprocess.run(["gcc", "-w", *flags, source, "-o", made], check=True)
+    other.write_bytes(b"\x7fELF\x01\x01" + bytes(100))
+    libc, musl = "/lib/libc.so.6", "/lib/ld-musl-x86_64.so.1"
+    for run, files, why in (
+        (program, [libc], ""),
+        (program, [f"{libc} (deleted)"], ""),
+        (program, ["/lib/libc-2.31.so"], ""),
+        (program, [musl], "it is linked with musl"),
+        (own, [libc], "its malloc is its own; it would not use a preloaded one"),
+        (static, [], "its malloc is built in, because it is linked statically"),
+        (other, [libc], "it is no program of 64 bits"),
+    ):
+        said = why_reading._obstacle(run, files)
+        assert (why in said) if why else not said
+    with running(program, "malloc") as started:
+        for machine, is_attached in (("x86_64", True), ("aarch64", False)):
+            monkeypatch.setattr(platform, "machine", lambda machine=machine: machine)
+            monkeypatch.setattr(why_reading, "_FILTER", "not looked at")
+            reading = replace(read(started.pid), computes=True)
+            [heap] = [each for each in findings(reading) if each.cause == "malloc"]
+            assert heap.commands[0].startswith("heapfit record --pid") is is_attached
+            assert heap.commands[0].startswith("heapfit record -o") is not is_attached
+
+
+def test_a_program_of_a_container_is_not_started_outside_of_it(
+    program: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was to be started here, where another program has its name."""
+    variables = {"LD_PRELOAD": str(library)}
+    for kind, environment in (("malloc", {}), ("arenas", {}), ("malloc", variables)):
+        with running(program, kind, **environment) as started:
+            for elsewhere in (False, True):
+                monkeypatch.setattr(
+                    why_reading, "has_other_root", lambda _, elsewhere=elsewhere: elsewhere
+                )
+                reading = replace(read(started.pid), computes=True)
+                free = replace(reading.glibc, others=Heap(reading.resident, True))
+                found = findings(replace(reading, glibc=free))
+                told = " ".join(each.sentence for each in found)
+                commands = [line for each in found for line in each.commands]
+                assert ("in a container, or with another root: run heapfit there" in told) is (
+                    elsewhere
+                )
+                starts = [each for each in commands if re.search(f"{program}|-- |--pid", each)]
+                assert bool(starts) is not elsewhere
+
+
+def test_what_is_not_known_of_variables_is_not_said_to_be_unset(program: Path) -> None:
+    """Servers write their titles over them."""
+    with running(program, "arenas") as started:
+        reading = read(started.pid)
+    for known, said in (
+        (True, "MALLOC_ARENA_MAX is not set"),
+        (False, "whether MALLOC_ARENA_MAX is set is not known"),
+    ):
+        assert said in findings(replace(reading, settings_known=known))[0].sentence
+
+
+def test_who_records_itself_writes_where_it_may(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(program, "malloc") as started:
+        reading = replace(read(started.pid), computes=True, from_start_only=False)
+        own, other = os.geteuid(), os.geteuid() + 1
+        for user, folders, folder in (
+            (own, ["/tmp"], ""),
+            (other, ["/tmp"], "/tmp/"),
+            (other, [str(tmp_path / "unseen"), "/tmp"], "/tmp/"),
+            (other, [], "FOLDER/"),
+        ):
+            module = sys.modules[findings.__module__]
+            monkeypatch.setattr(module, "_SEEN_BY_ALL", folders)
+            process = replace(reading.process, user=user)
+            [heap] = [e for e in findings(replace(reading, process=process)) if e.cause == "malloc"]
+            assert heap.commands[0].endswith(f" -o {folder}growth-{started.pid}.hft")
 
 
 GUARD = b"10000000-10001000 ---p 0 00:00 0"
@@ -381,6 +490,14 @@ def never(_: int) -> bool:
             "mapped",
         ),
         (Place("glibc", "java", [], is_arena=never), [b"14000000-1c000000 rw-p 0 00:00 0"], "java"),
+        # The kernel has made one mapping of a stack and a large block.
+        (Place("glibc", None, [0x10F00000]), [b"10800000-11800000 rw-p 0 00:00 0"], "stacks"),
+        (Place("glibc", None, [0x10F00000]), [b"10800000-11801000 rw-p 0 00:00 0"], "mapped"),
+        (
+            Place("glibc", None, [0x10F00000], usual_stack=16 << 20),
+            [b"10800000-11801000 rw-p 0 00:00 0"],
+            "stacks",
+        ),
         # A heap that is full leaves less than a guard below the next.
         (Place("glibc", None, []), [b"13ff0000-14000000 ---p 0 00:00 0", HEAP], "arenas"),
         # The kernel has made one mapping of a library's variables and a large block.
@@ -564,7 +681,8 @@ def test_what_grows_between_two_looks_comes_first(program: Path) -> None:
         while grown(before, after := read(started.pid))[0].gained < 60 << 20:
             pass
     [first, *_] = grown(before, after)
-    assert (first.key, first.title) == ("malloc", "malloc's main heap")
+    assert first.key == "malloc"
+    assert first.title.startswith("malloc's main heap")
     assert before.run == after.run
 
 
@@ -574,6 +692,26 @@ def test_free_memory_that_becomes_noticeable_has_not_grown(program: Path) -> Non
     tenth = before.resident // 10
     less, more = (replace(before, glibc=Glibc(Heap(tenth + by, True))) for by in (-4096, 4096))
     assert {each.key: each.gained for each in grown(less, more)}["free"] == 8192
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+def test_what_was_free_in_one_look_has_not_grown_where_the_other_could_not_tell(
+    program: Path, capsys: pytest.CaptureFixture[str], is_read: bool
+) -> None:
+    """Pages in swap are not read: what had been free before was a leak."""
+    with running(program, "malloc") as started:
+        reading = read(started.pid)
+    cause = Cause("malloc", likely=False, resident=80 << 20)
+    less = replace(reading, causes=[cause], resident=80 << 20, glibc=Glibc(Heap(60 << 20, True)))
+    unread = replace(less, glibc=Glibc(Heap(40 << 20, is_read)))
+    assert {each.key for each in grown(less, unread) if each.matters} == (
+        {"malloc"} if is_read else set()
+    )
+    more = replace(unread, causes=[replace(cause, resident=90 << 20)])
+    cli_why._show_growth([each for each in grown(less, more) if each.matters])
+    told = capsys.readouterr().out
+    assert ("heap, in use, grew by 30.0 MiB" in told) is is_read
+    assert ("heap, in use and free together, grew by 10.0 MiB" in told) is not is_read
 
 
 @pytest.mark.parametrize(("free", "is_told"), [(131 << 10, False), (16 << 20, True)])

@@ -24,7 +24,7 @@ from heapfit.cli.launch import inherited
 from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.text import readable
+from heapfit.text import join_words, readable
 
 if TYPE_CHECKING:
     from heapfit.diff import Diff
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 app = new_app()
 
 _MOST_ROWS = 1000  # Of an answer to --sql that are printed as a table.
+_MOST_NAMED = 3  # files that are not compared
 _GAP = 2  # Between the columns of a table.
 
 
@@ -128,6 +129,9 @@ def profile(
         weighed = _installed(allocators)
         from heapfit.profile.analyse import profile as analyse
 
+        if against is not None:  # A program's first is its own.
+            _say_what_is_left_out(files[1:])
+            files = files[:1]
         tally = _tally(files, keep, on)
         found = analyse(tally, weighed)
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
@@ -283,6 +287,13 @@ def _check_against(
         )
     if any(trace.exists() and trace.samefile(old) for trace in traces):
         raise UsageError(f"{traces[0]} and {old} are the same; name two recordings")
+
+
+def _say_what_is_left_out(others: Sequence[Path]) -> None:
+    if others:
+        more = [f"{len(others) - _MOST_NAMED} more"] if len(others) > _MOST_NAMED else []
+        names = join_words([*(each.name for each in others[:_MOST_NAMED]), *more])
+        warn(f"note: only the program itself is compared, without {names}")
 
 
 def _compared(old: Path, before: Tally, new: str, after: Tally) -> tuple[Diff, Against]:

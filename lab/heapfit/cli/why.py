@@ -130,7 +130,7 @@ def _described(reading: Reading, found: list[Finding], growth: list[Growth] | No
         "huge": reading.huge,
         "findings": [asdict(each) for each in found],
         "limits": [asdict(each) for each in reading.limits],
-        "settings": reading.settings,
+        "settings": reading.settings if reading.settings_known else None,
         "pinners": reading.profile and [described_site(e) for e in reading.profile.pinners()],
         "growth": growth and [{**asdict(each), "gained": each.gained} for each in growth],
     }
@@ -174,7 +174,7 @@ def _show_growth(grew: list[Growth]) -> None:
     if not grew:
         _print("Nothing has grown meanwhile.", "bold")
     for each in grew:
-        title = capitalised(each.title) + "," * each.title.endswith(", in use")
+        title = capitalised(each.title) + "," * (", in use" in each.title)
         what = f"{title} grew by {size(each.gained)}, from {size(each.before)}."
         _print(what, "bold")
 

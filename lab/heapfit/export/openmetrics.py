@@ -4,11 +4,13 @@ Each sample is labelled with the process's number and name. The processes are as
 scraped, side by side: one that does not answer makes the others wait no longer than its timeout.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 from functools import partial
 from threading import Thread
-from typing import TypeVar
+from typing import Any, TypeVar
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_wsgi_server
@@ -19,13 +21,15 @@ from prometheus_client.registry import Collector
 from heapfit.errors import HeapfitError
 from heapfit.export import pprof_page
 from heapfit.host.proc import Gone, Process
-from heapfit.live.client import Client
+from heapfit.live.client import LEDGER_TIMEOUT_S, Client
 from heapfit.live.records import LiveOption
 from heapfit.live.snapshot import Snapshot, take
 
 # Well below the ten seconds that a scraper waits.
 _TIMEOUT_S = 2.0
-_LEDGER_TIMEOUT_S = 6.0
+# What a scraper says of how long it waits, of which other requests may take a part.
+_SCRAPE_TIMEOUT, _FOR_OTHERS_S = "HTTP_X_PROMETHEUS_SCRAPE_TIMEOUT_SECONDS", 4.0
+_ledger_timeout_s = ContextVar("ledger_timeout_s", default=LEDGER_TIMEOUT_S)
 _AT_ONCE = 16
 _LABELS = ("pid", "command")
 
@@ -80,22 +84,23 @@ class LiveCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics, with a sample for each process that there is."""
+        ask = partial(self._ask, _ledger_timeout_s.get() if self._with_ledgers else None)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            asked = [each for each in pool.map(self._ask, self._find()) if each is not None]
-        return _families(asked)
+            asked = [each for each in pool.map(ask, self._find()) if each is not None]
+        return _families(asked, with_ledgers=self._with_ledgers)
 
-    def _ask(self, process: Process) -> _Asked | None:
+    @staticmethod
+    def _ask(ledger_timeout_s: float | None, process: Process) -> _Asked | None:
         """Return what a process answers, nothing when it does not; None when it is gone."""
         try:
-            client = Client(process.pid, _TIMEOUT_S)
-            return process, take(client, _LEDGER_TIMEOUT_S if self._with_ledgers else None)
+            return process, take(Client(process.pid, _TIMEOUT_S), ledger_timeout_s)
         except Gone:
             return None
         except HeapfitError:
             return process, None
 
 
-def _families(asked: list[_Asked]) -> Iterator[Metric]:
+def _families(asked: list[_Asked], *, with_ledgers: bool) -> Iterator[Metric]:
     """Yield the metrics of processes that were asked."""
     yield _up(asked)
     answered = [snapshot for _, snapshot in asked if snapshot]
@@ -104,8 +109,8 @@ def _families(asked: list[_Asked]) -> Iterator[Metric]:
     yield from _of_classes(answered)
     yield from _of_nodes(answered)
     yield _of_options(answered)
-    if any(each.ledger for each in answered):
-        yield _of_ledgers(answered)
+    if with_ledgers:
+        yield from _of_ledgers(answered)
 
 
 def text(find: Find, *, with_ledgers: bool = False) -> str:
@@ -123,8 +128,21 @@ def serve(
     """
     registry = _registry(find, with_ledgers=with_ledgers)
     server, thread = start_wsgi_server(port, addr=host, registry=registry)
-    server.set_app(pprof_page.beside(make_wsgi_app(registry), find))
+    server.set_app(_in_time(pprof_page.beside(make_wsgi_app(registry), find)))
     return server, thread
+
+
+def _in_time(served: pprof_page.Application) -> pprof_page.Application:
+    """Return an application that waits for ledgers as long as who asks it does."""
+
+    def serve(environment: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        said = environment.get(_SCRAPE_TIMEOUT, "")
+        is_told = re.fullmatch(r"[0-9]+(\.[0-9]+)?", said)
+        allowed = float(said) - _FOR_OTHERS_S if is_told else LEDGER_TIMEOUT_S
+        _ledger_timeout_s.set(min(max(allowed, _TIMEOUT_S), LEDGER_TIMEOUT_S))
+        return served(environment, start)
+
+    return serve
 
 
 def _registry(find: Find, *, with_ledgers: bool) -> CollectorRegistry:
@@ -204,13 +222,15 @@ def _of_nodes(snapshots: list[Snapshot]) -> Iterator[Metric]:
     yield from (dirty, crossings)
 
 
-def _of_ledgers(snapshots: list[Snapshot]) -> Metric:
+def _of_ledgers(snapshots: list[Snapshot]) -> Iterator[Metric]:
     metric = _gauge("ledger_bytes", "Resident memory by what it is there for.", "where", "cause")
+    up = _gauge("ledger_up", "Whether the process gave its ledger while the scraper waited.")
     for each in snapshots:
+        up.add_metric(_who(each.process), float(each.ledger is not None))
         for cause in each.ledger.causes() if each.ledger else []:
             where = "heap" if cause.in_heap else "outside"
             metric.add_metric([*_who(each.process), where, cause.name], cause.resident)
-    return metric
+    yield from (metric, up)
 
 
 def _of_options(snapshots: list[Snapshot]) -> Metric:

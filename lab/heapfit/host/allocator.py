@@ -86,6 +86,11 @@ def _known(path: str) -> str | None:
     return next((key for key, each in _LIBRARIES.items() if re.match(each, name)), None)
 
 
+def is_glibc(path: str) -> bool:
+    """Whether a file that a process maps is glibc's C library; an upgrade may have replaced it."""
+    return _known(path) == "glibc"
+
+
 def _in_order(files: Collection[str], folder: Path, preload: str | None) -> Iterator[str]:
     """Yield the libraries among `files` in the order in which the loader looks for a function in
     them: what is preloaded, what the program needs, what that needs. A library that the program has

@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from heapfit.host.allocator import is_glibc
 from heapfit.host.maps import Mapping
 
 # glibc gives each heap of an arena so much address space, at a multiple of it (malloc/arena.c,
@@ -106,12 +107,11 @@ _WALKED, _STRIDE_BITS = 1 << 20, 5  # bytes at a time; in which each 32nd chunk 
 _BLOCK_BITS = 14
 _BLOCK, _WORD = 1 << _BLOCK_BITS, (1 << _BLOCK_BITS - 3) - 1  # a block's bytes; a word's place
 _MOST_BLOCKS = 12 << 10  # copies that are kept: 192 MiB
-_AT_BITS = 17  # a chunk in a word: its address to the left by these, and its size in 16 bytes
-_SIZE_BITS = 21
+# A chunk in a word: its address of 48 bits to the left by these, and its size in 16 bytes.
+_AT_BITS, _SIZE_BITS = 16, 20
 _LARGEST_PIECE = (1 << _SIZE_BITS) - 1 << 4
 _JOINED = 1 << 18  # chunks at a time
 _GROWN = 16 << 20  # meanwhile
-_LIBC = re.compile(r"/libc(\.so\.6|-2[.\d]+\.so)( |$)")
 # A heap of an arena begins with the arena's address, the heap before, and its size
 # (malloc/arena.c); the arena itself lies behind that in its first heap.
 _HEAP = struct.Struct("<QQQ")
@@ -168,7 +168,11 @@ def glibc(
     """Return what glibc's heaps have: the main one, and those of other arenas, in `arenas`.
     `progress` is told how much has been read, if that takes long."""
     main = [each for each in mappings if each.path == "[heap]"]
-    data = [each for each in mappings if _LIBC.search(each.path) and each.permissions == "rw-p"]
+    data = [
+        each
+        for each in mappings
+        if each.permissions == "rw-p" and each.path and is_glibc(each.path)
+    ]
     if any(each.swapped for each in (*main, *arenas)):  # It would have to be read back.
         return Glibc()
     try:

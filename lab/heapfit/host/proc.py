@@ -4,7 +4,7 @@ import mmap
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -16,6 +16,7 @@ PROC = Path("/proc")
 # A longer command line hides what a message says.
 _LONGEST_COMMAND = 120
 _BEGAN = 19  # of a stat's fields behind the name
+_NOT_UTF_8 = "\ufffd"  # what `words` has for it
 
 LISTED_BY = "heapfit why lists the largest processes"
 
@@ -127,27 +128,58 @@ def largest(number: int) -> list[tuple[Process, int]]:
 
 def started_as(process: Process) -> str:
     """Return the words that started a process, as far as they are known: of one that has changed
-    its title, as servers do, the program is, under the name that it was started by."""
+    its title, as servers do, the program is, under the name that it was started by. `from_folder`
+    goes before them."""
     words = process.command
     name = words[0] if words else ""
     is_path = "/" in name and " " not in name  # perhaps from the folder that it was started in
-    if name.startswith("-") or (not is_path and shutil.which(name) is None):
-        file = _link(process.pid, "exe")
-        if not file:
+    if has_other_root(process.pid):
+        return "COMMAND"
+    if not is_path:
+        word = _word_for(name, process.pid)
+        if not word:
             return "COMMAND"
         # In a title of several words are its arguments, or something else.
-        words = (_titled(name, file), "ARGUMENTS") if " " in name else (file, *words[1:])
-    elif is_path and not name.startswith("/"):
+        is_title = word != name and " " in name
+        words = (_titled(name, word), "ARGUMENTS") if is_title else (word, *words[1:])
+    elif not name.startswith("/"):
         folder = _link(process.pid, "cwd")
         if folder not in ("", os.getcwd()):
             words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
     command = shlex.join(words)
-    if not command or not command.isprintable():
+    if not command or not command.isprintable() or _NOT_UTF_8 in command:
         return "COMMAND"
     kept = len(words)
     while kept > 1 and len(shlex.join(words[:kept])) > _LONGEST_COMMAND:
         kept -= 1
     return command if kept == len(words) else f"{shlex.join(words[:kept])} ..."
+
+
+def from_folder(process: Process) -> str:
+    """Return what goes before the line that starts a process's program: `cd` to its folder, where
+    that is not ours and an argument is a path from there."""
+    folder = _link(process.pid, "cwd")
+    if folder in ("", os.getcwd()) or not folder.isprintable() or has_other_root(process.pid):
+        return ""
+    its, arguments = PROC / str(process.pid) / "cwd", process.command[1:]
+    is_needed = any(each and each[0] != "/" and os.path.lexists(its / each) for each in arguments)
+    return f"cd {shlex.quote(folder)} && " if is_needed else ""
+
+
+def _word_for(name: str, pid: int) -> str:
+    """Return the word that starts the program of a process that was started by `name`: a path where
+    our PATH leads to another program, as outside of a virtual environment; nothing: not known."""
+    file, ours = _link(pid, "exe"), shutil.which(name)
+    theirs = shutil.which(name, path=(environment_of(pid) or {}).get("PATH"))
+    if theirs and theirs != ours and os.path.isabs(theirs) and _is_same(theirs, file):
+        return theirs
+    return name if ours and (not file or _is_same(ours, file)) else file
+
+
+def _is_same(found: str, file: str) -> bool:
+    """Whether a command that was found runs a program's `file`, which may have been deleted."""
+    its = os.path.realpath(found)
+    return its == file or (os.path.exists(file) and os.path.samefile(its, file))
 
 
 def _titled(title: str, file: str) -> str:
@@ -194,6 +226,15 @@ def undeleted(path: str) -> str:
     return path.removesuffix(" (deleted)")
 
 
+def has_other_root(pid: int) -> bool:
+    """Whether a process has another root folder than we have, as in a container; not where that is
+    not ours to know."""
+    try:
+        return not os.path.samefile(PROC / str(pid) / "root", "/")
+    except OSError:
+        return False
+
+
 def inside(folder: Path, path: str) -> Path:
     """Return where a file is that a process maps: /proc tells it as seen from the process's root,
     or from ours, if the process is in a folder of it (chroot)."""
@@ -217,9 +258,15 @@ def read_file(pid: int, name: str) -> bytes:
         return b""
 
 
-def environment_of(pid: int) -> dict[str, str]:
-    """Return the variables that a process was started with, as far as they may be read."""
-    return _variables(words(read_file(pid, "environ")))
+def environment_of(pid: int) -> dict[str, str] | None:
+    """Return the variables that a process was started with; None where they may not be read, or it
+    has written something else over them, as those do that set a long title."""
+    try:
+        given = words((PROC / str(pid) / "environ").read_bytes())
+    except OSError:
+        return None
+    whole = all("=" in each for each in given)
+    return dict(each.partition("=")[::2] for each in given) if whole else None
 
 
 def fields_of(pid: int) -> list[bytes]:
@@ -231,21 +278,6 @@ def began(pid: int) -> int:
     """Return when a process began, in ticks since the machine did; 0: not known."""
     fields = fields_of(pid)
     return int(fields[_BEGAN]) if len(fields) > _BEGAN else 0
-
-
-def preload_of(pid: int) -> str | None:
-    """Return the LD_PRELOAD that a process was started with; None where its variables may not be
-    read, or it has written something else over them, as those do that set a long title."""
-    try:
-        given = words((PROC / str(pid) / "environ").read_bytes())
-    except OSError:
-        return None
-    whole = all("=" in each for each in given)
-    return _variables(given).get("LD_PRELOAD", "") if whole else None
-
-
-def _variables(given: Iterable[str]) -> dict[str, str]:
-    return dict(each.partition("=")[::2] for each in given)
 
 
 def words(raw: bytes) -> list[str]:

@@ -20,6 +20,7 @@ from heapfit.live.processes import (
     NotAnswering,
     NotListening,
     belongs_to_another,
+    in_another_network,
     listening,
     why_not_listening,
 )
@@ -130,13 +131,18 @@ class Asker:
         """Raise NotListening when another process has taken the name; nothing was sent then."""
         pid = self.process.pid
         if peer.pid != pid:
+            if (error := in_another_network(self.process)) is not None:
+                raise error
             other = find(peer.pid)
-            if other and other.own_pid == self.process.own_pid:
+            own = self.process.own_pid
+            # The kernel says 0 of a process that is in none of our PID namespaces.
+            if not peer.pid or (other and other.own_pid == own):
+                who = f"process {peer.pid} ({other.name})" if other else "one that is not seen here"
                 raise NotListening(
-                    f"processes {peer.pid} ({other.name}) and {pid} ({self.process.name}) are both "
-                    f"process {other.own_pid} in containers that share a network, where only one "
-                    "of them can listen; have the containers share their processes, too "
-                    "(shareProcessNamespace: true in a pod), or give each its own network"
+                    f"{who} and process {pid} ({self.process.name}) are both process {own} in "
+                    "containers that share a network, where only one of them can listen; have the "
+                    "containers share their processes, too (shareProcessNamespace: true in a pod), "
+                    "or give each its own network"
                 )
             raise NotListening(
                 f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "

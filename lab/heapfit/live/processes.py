@@ -16,6 +16,7 @@ from heapfit.host.proc import (
     children,
     environment_of,
     find,
+    from_folder,
     read_file,
     started_as,
     undeleted,
@@ -104,6 +105,12 @@ def why_not_listening(pid: int) -> HeapfitError:
             f"{who} does not run under heapfit; start it with: {start}; or see what it allocates "
             f"from now on: heapfit record --pid {pid}"
         )
+    if environment is None:
+        return NotListening(
+            f"{who} runs under heapfit and does not listen: it was started without control:on, or "
+            "says on its stderr why it does not",
+            start,
+        )
     if "control:on" in environment.get(options.VARIABLE, "").replace(" ", "").split(","):
         return NotListening(
             f"{who} was started with control:on and does not listen; it says why on its stderr"
@@ -117,7 +124,7 @@ def why_not_recording(pid: int) -> HeapfitError:
     if isinstance(process, HeapfitError):
         return process
     who = f"process {pid} ({process.name})"
-    start = f"heapfit record --later -- {started_as(process)}"
+    start = f"{from_folder(process)}heapfit record --later -- {started_as(process)}"
     if not _has_recorder(pid):
         if recorded := next(filter(_has_recorder, children(pid)), None):
             return NotListening(
@@ -144,23 +151,30 @@ def _to_be_asked(pid: int, what_is_left: str) -> Process | HeapfitError:
     process = find(pid)
     if process is None:
         return Gone(f"process {pid} has ended; {what_is_left}")
-    if _namespace(pid) in (None, _namespace(os.getpid())):
-        return process
+    return in_another_network(process) or process
+
+
+def in_another_network(process: Process) -> NotListening | None:
+    """Return the error for a process whose socket is not in our network namespace."""
+    if _namespace(process.pid) in (None, _namespace(os.getpid())):
+        return None
     return NotListening(
-        f"process {pid} ({process.name}) is in another network namespace, where its socket is; go "
-        f"there with: sudo nsenter --target {pid} --net heapfit …"
+        f"process {process.pid} ({process.name}) is in another network namespace, where its socket "
+        f"is; go there with: sudo nsenter --target {process.pid} --net heapfit …"
     )
 
 
-def _start_line(process: Process, environment: dict[str, str], library: str | None) -> str:
+def _start_line(process: Process, environment: dict[str, str] | None, library: str | None) -> str:
     """Return the line that starts the same program so that it listens."""
-    given = environment.get(options.VARIABLE, "")
-    if library and "libheapfit" not in environment.get("LD_PRELOAD", ""):  # It is linked.
+    known = environment or {}
+    given = known.get(options.VARIABLE, "")
+    is_linked = environment is not None and "libheapfit" not in known.get("LD_PRELOAD", "")
+    if library and is_linked:
         value = options.merge(given, {"control": "on"})
         words = [f"{options.VARIABLE}={shlex.quote(value)}"]
     else:
         words = ["heapfit run --control", *_variant(library), *_settings(given), "--"]
-    return " ".join([*words, started_as(process)])
+    return from_folder(process) + " ".join([*words, started_as(process)])
 
 
 def _variant(library: str | None) -> list[str]:

@@ -406,7 +406,7 @@ def _without_lines(profile: Profile) -> list[str]:
 def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     name = shell_word(trace)
     if began_late(profile) and not profile.totals.allocations.objects:
-        return [("See what the process holds", f"heapfit why {largest(profile).pid}")]
+        return [("See what the process holds", f"heapfit why {largest(profile).pid or 'PID'}")]
     ask = (ASK, f"heapfit profile {name} --sql {_QUERY}")
     if memory.grows(profile):
         return [ask]

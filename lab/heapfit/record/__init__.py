@@ -6,7 +6,15 @@ written   what is in the files that came of it, as far as their blocks' headers 
 attach    start and stop the recorder of a running process, and bring it in where there is none
 """
 
-from heapfit.record.attach import Attached, Recorder, RecorderState, attach, follow, told_to_stop
+from heapfit.record.attach import (
+    Attached,
+    Recorder,
+    RecorderState,
+    attach,
+    can_attach,
+    follow,
+    told_to_stop,
+)
 from heapfit.record.options import OPTIONS, VARIANT, RecordOptions, seen_from, variables
 from heapfit.record.run import NothingRecorded, Recording, run
 from heapfit.record.written import Written, examine, is_written

@@ -8,6 +8,7 @@ module; a source checkout compiles it.
 import errno
 import json
 import os
+import platform
 import signal
 import subprocess
 import time
@@ -88,6 +89,11 @@ def find_attacher() -> Path:
     sources = [_NATIVE / source for source in _SOURCES]
     headers = sorted(_NATIVE.glob("*.h"))
     return compiled_once(_HERE / ATTACHER, [*_FLAGS, *map(str, sources)], [*sources, *headers])
+
+
+def can_attach() -> bool:
+    """Whether there is an attacher for this processor: native/process.c refuses on others."""
+    return platform.machine() == "x86_64"
 
 
 def attach(pid: int, path: Path, options: RecordOptions) -> Attached:

@@ -11,6 +11,11 @@ one ends when the next begins.
 All others are of processes of their own: their threads are other threads, and their addresses, of
 blocks as of code, are moved apart, the second process's by 2^57, and so on. Where each begins on
 the clock of all is known from the time of day at which it was recorded.
+
+When a process exits, or becomes another program, the kernel takes its memory: blocks that live then
+count as freed while others go on, and what was resident of it counts no more. What lives when the
+last one ends stays live. Of a process that ran before its recording, what was resident at first
+counts from the start.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +58,14 @@ from heapfit.trace.sites import parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.
 _SPACE_BITS = 57
+# How a recording ends whose process exits, or becomes another program.
+_EXITED = ("", "exec")
 # What the traces of one process have in common.
 _TOLD_BY = ("pid", "parent", "program", "arguments", "process_began")
 PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
 # Two thirds of a gigabyte at most, however many files are read side by side.
 _ROWS_OF_ALL = 1 << 23
+_LOOKED_AT_ROWS = 1 << 14
 # A writer sets events of different threads at one time a nanosecond apart, so that a part may end
 # a little later than it was cut.
 _TIES_NS = 1000
@@ -194,6 +202,27 @@ def _began_late(infos: Sequence[dict[str, Any]], processes: Sequence[int]) -> bo
     return any(info.get("began_late", False) for info in firsts.values())
 
 
+def _ran_before(info: dict[str, Any], infos: Sequence[dict[str, Any]]) -> bool:
+    """Return whether a process ran when the first of all recordings began: one that was attached
+    to, or that a part was cut out of, but not a child of a process that was recorded from its
+    start."""
+    began = info.get("process_began", 0)
+    whole = (each for each in infos if not each.get("began_late", False) and "cut" not in each)
+    is_child = any(0 < each.get("process_began", 0) <= began for each in whole)
+    is_late = info.get("began_late", False) and not is_child
+    return is_late or _recording(info)[1] < min(map(_started, infos))
+
+
+def _first_mark(sources: Sequence[_Source]) -> Mark | None:
+    """Return how much is resident of a process as its traces begin; None: they do not tell."""
+    for source in sources:
+        with Reader(source.reader.path) as reader:
+            for _ in chain(reader.events(_LOOKED_AT_ROWS), [none()]):  # There may be no event.
+                if known := Marks(reader).until(END_NS):
+                    return replace(known[0], lost=0)
+    return None
+
+
 def _check_parts(
     sources: Sequence[Path], infos: Sequence[dict[str, Any]], processes: Sequence[int]
 ) -> None:
@@ -222,7 +251,8 @@ class _Process:
     sites: dict[tuple[int, int], int] = field(default_factory=dict)  # by caller and address
     resident: Mark | None = None  # the latest
     steps: list[_Source | _Seam] = field(default_factory=list)  # parts and seams that are not done
-    blocks: LiveBlocks | None = None  # followed where there are several parts
+    exit: _Exit | None = None  # where there are several processes
+    blocks: LiveBlocks | None = None  # followed where there are several parts, or processes
 
     @property
     def base(self) -> int:
@@ -394,6 +424,35 @@ class _Seam:
         return rows(frees, np.argsort(frees["thread"], kind="stable"))
 
 
+class _Exit(_Seam):
+    """Where the last part of a process ends: it frees what lives there, if the process has exited
+    and is not the last."""
+
+    def __init__(self, before: _Source, merger: _Merger) -> None:
+        super().__init__(before, before)
+        self._merger = merger
+        self._is_told = False
+
+    @property
+    def ended(self) -> bool:
+        return super().ended or self.last_ns == self._merger.end_ns
+
+    def fill(self) -> None:
+        if self._left is None:
+            self.last_ns = self._before.end_ns
+            has_exited = ended_early(self._before.reader.end) in _EXITED
+            self._is_told = not has_exited
+            self._left = self._lost() if has_exited else none()
+
+    def mark(self, ns: int) -> Mark | None:
+        """Return, once, that nothing is resident any more, if that is so at this time."""
+        is_due = self._left is not None and self.last_ns <= ns and not self._is_told
+        if not is_due or self.last_ns == self._merger.end_ns:
+            return None
+        self._is_told = True
+        return Mark(self.last_ns)
+
+
 class _Merger:
     """Merges traces that are open."""
 
@@ -419,9 +478,22 @@ class _Merger:
         process.steps = list(parts[:1])
         for seam, after in zip(seams, parts[1:], strict=True):
             process.steps += [seam, after]
-        process.blocks = LiveBlocks() if seams else None
+        if len(self._processes) > 1:
+            process.exit = _Exit(parts[-1], self)
+            process.steps.append(process.exit)
+            infos = [source.reader.info for source in self._sources]
+            if _ran_before(parts[0].reader.info, infos):
+                process.resident = _first_mark(parts)
+        process.blocks = LiveBlocks() if process.steps[1:] else None
         self._seams.append(seams)
         return parts[-1]
+
+    @property
+    def end_ns(self) -> int | None:
+        """When the last process ended; None: some go on."""
+        if all(source.ended for source in self._last):
+            return max(source.end_ns for source in self._last)
+        return None
 
     def site(self, process: _Process, caller: int, address: int) -> int:
         """Return the number of a site of a process, which is written when it is new."""
@@ -443,7 +515,7 @@ class _Merger:
             if on_progress:
                 on_progress(sum(source.reader.position for source in self._sources), size)
         write_interleaved(self.writer, none(), self._marks(END_NS))
-        self.writer.mark(Mark(max(source.end_ns for source in self._last)))
+        self.writer.mark(Mark(self.end_ns or 0))
         for source in self._sources:
             source.threads.finish()
         self._write_modules()
@@ -467,14 +539,17 @@ class _Merger:
     def _marks(self, ns: int) -> list[Mark]:
         """Return the marks of all up to a time: what is resident is the sum over the processes."""
         found = [
-            (replace(mark, ns=mark.ns + source.delay), source)
+            (replace(mark, ns=mark.ns + source.delay), source.process)
             for source in self._sources
             if ns >= source.delay
             for mark in source.marks.until(ns - source.delay)
         ]
+        exits = ((each.exit.mark(ns), each) for each in self._processes if each.exit is not None)
+        found += [(mark, process) for mark, process in exits if mark is not None]
         made = []
-        for mark, source in sorted(found, key=lambda each: each[0].ns):
-            source.process.resident = mark
+        for mark, process in sorted(found, key=lambda each: each[0].ns):
+            before = process.resident or mark
+            process.resident = replace(mark, lost=max(mark.lost, before.lost))
             now = [process.resident for process in self._processes if process.resident]
             made.append(
                 Mark(

@@ -63,6 +63,7 @@ class Place:
     allocator: str  # its name; empty: not known
     runtime: str | None
     stacks: Collection[int]  # stack pointers of its threads, as far as they may be read
+    usual_stack: int = 0  # RLIMIT_STACK, which is the size of a thread's stack; 0: not known
     told: bool = False  # the allocator says what its heap has: that is no matter of mappings
     tmpfs: Collection[str] = ()  # devices of file systems in memory
     variables: Callable[[str], int] = lambda _: 1 << 62  # of a file, behind its data: bytes
@@ -143,8 +144,10 @@ def _anonymous(
         return "jit", True
     if place.runtime == "go" and mapping.start % _GO_GROWS == mapping.end % _GO_GROWS == 0:
         return "go", True  # Stacks of goroutines are in it.
-    above = bisect_left(stacks, mapping.start)
-    if above < len(stacks) and stacks[above] < mapping.end:
+    # The kernel makes one mapping of a stack and a large block beside it; an arena may have the
+    # stacks of fibres.
+    above, largest = bisect_left(stacks, mapping.start), 2 * max(place.usual_stack, _USUAL_STACK)
+    if above < len(stacks) and stacks[above] < mapping.end and mapping.size <= largest:
         return "stacks", True
     # heapfit has guards of its own.
     if place.allocator != "heapfit" and _is_stack(before, mapping):

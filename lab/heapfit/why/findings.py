@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
@@ -12,11 +14,11 @@ from typing import Any
 from heapfit.files import free_name
 from heapfit.host.contents import Heap
 from heapfit.host.maps import Mapping
-from heapfit.host.proc import started_as
+from heapfit.host.proc import PROC, Process, from_folder, started_as
 from heapfit.live import pinners
 from heapfit.options import VARIABLE, merge
 from heapfit.paths import DEFAULT_VARIANT, libraries
-from heapfit.text import counted, percent, with_variables
+from heapfit.text import capitalised, counted, percent, with_variables
 from heapfit.text import size as size_text
 from heapfit.why.causes import OF_LIBC, Cause
 from heapfit.why.reading import Reading
@@ -103,11 +105,21 @@ class Growth:
 
 
 def grown(before: Reading, after: Reading) -> list[Growth]:
-    """Return what each cause has gained, what gained most first."""
-    old, new = ({e.cause: e for e in findings(each, 0) if not e.of_all} for each in (before, after))
+    """Return what each cause has gained, what gained most first. Where a look did not read all of
+    glibc's lists, nobody knows how much of its heap is free: it is compared as a whole."""
+    looks, note = [before, after], ""
+    if not all(each.glibc.main.whole for each in looks):
+        note = ", in use and free together" * any(each.glibc.main.free for each in looks)
+        looks = [replace(each, glibc=replace(each.glibc, main=Heap())) for each in looks]
+    old, new = ({e.cause: e for e in findings(each, 0) if not e.of_all} for each in looks)
     none = Finding("", "", 0, "")
     found = [
-        Growth(key, each.title, old.get(key, none).size, new.get(key, none).size)
+        Growth(
+            key,
+            each.title + note * (key == "malloc"),
+            old.get(key, none).size,
+            new.get(key, none).size,
+        )
         for key, each in {**old, **new}.items()
     ]
     return sorted(found, key=lambda each: -each.gained)
@@ -118,7 +130,7 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     key, name = ("named", cause.key[6:]) if cause.key.startswith("named ") else (cause.key, "")
     title, says, *listed = _CAUSES.get(key, (f"{key}'s heap", _allocator))
     is_little = max(size, cause.resident + cause.swapped) < _LITTLE
-    advised = replace(reading, recordable=False) if is_little else reading
+    advised = replace(reading, obstacle=_FOUND_LITTLE) if is_little else reading
     sentence, commands = (says, listed) if isinstance(says, str) else says(cause, advised)
     if key == reading.runtime and _other_allocator(reading):
         title = f"{title}, or {_other_allocator(reading)}'s heap"
@@ -127,8 +139,8 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
     if is_little and not {*_RECORDINGS, *_SAMPLE}.isdisjoint(commands):
         sentence += _FOUND_LITTLE
         commands = [each for each in commands if each not in _SAMPLE]
-    elif not reading.recordable and not _RECORDINGS.isdisjoint(commands):
-        sentence += " This program cannot be recorded: it is linked statically, or with musl."
+    elif not reading.recordable and not _INTO_IT.isdisjoint(commands):
+        sentence += f" {reading.obstacle}"
     elif _RECORD[0] in commands and not reading.computes:
         if not reading.computed:
             sentence += " The process computes nothing, so record it from its start."
@@ -189,19 +201,22 @@ _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_W
 _SAMPLE = ["heapfit ctl {pid} set sample=512k", "heapfit ctl {pid} profile"]
 _FOUND_LITTLE = " There is little to find in so little memory."
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
+_INTO_IT = {*_RECORDINGS, *_RUN, *_RUN_OBJECTS}  # where nothing can be loaded they are useless
+_SEEN_BY_ALL = ("/tmp", "/dev/shm")
 
 
 def _advice(sentence: str, reading: Reading) -> str:
-    """Return a sentence that advises to record the process, as one that follows another; nothing
-    where it cannot be recorded."""
+    """Return a sentence that advises to record the process, or to run it under an allocator, as one
+    that follows another; nothing where neither gets into it."""
     return f" {sentence}" if reading.recordable else ""
 
 
 def _filled(texts: list[str], reading: Reading) -> list[str]:
-    """Return texts with the process's number and its command in their places. Nothing is loaded
-    into a program that is linked statically, or with musl."""
+    """Return texts with the process's number and its command in their places, but for those that
+    are of no use."""
     if not reading.recordable:
-        texts = [each for each in texts if each not in (*_RECORDINGS, *_RUN, *_RUN_OBJECTS)]
+        texts = [each for each in texts if each not in _INTO_IT]
+        texts = [each for each in texts if not (reading.elsewhere and "{command}" in each)]
     elif reading.from_start_only or not (reading.computes or reading.computed):
         from_start = dict(zip(_RECORD, _RECORD_WHOLE, strict=True))
         texts = list(dict.fromkeys(from_start.get(each, each) for each in texts))
@@ -218,19 +233,24 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
         texts = [each for each in texts if "{deployed}" not in each]
     variables = {VARIABLE: merge("", options), "LD_PRELOAD": str(library)}
     deployed = {name: value for name, value in variables.items() if value}
-    growth, whole = (free_name(Path(f"{kind}-{pid}.hft")) for kind in ("growth", "whole"))
+    folder = from_folder(reading.process) if texts else ""
+    growth = free_name(_written_by(reading.process) / f"growth-{pid}.hft")
+    whole = free_name(Path(f"whole-{pid}.hft"))
+    whole = whole.absolute() if folder else whole
     set_for_glibc = "".join(
         f"{name}={quote(value)} "
         for name, value in reading.settings.items()
         if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
     )
     return [
-        (set_for_glibc if each in _RECORDINGS and "{command}" in each else "")
+        (folder if "{command}" in each or "{deployed}" in each else "")
+        + (set_for_glibc if each in _RECORDINGS and "{command}" in each else "")
         + each.format(
             pid=pid,
             command=command,
             growth=growth,
-            whole=whole,
+            whole=quote(str(whole)),
+            start=reading.start,
             background="".join(f" --set {name}={value}" for name, value in options.items()),
             deployed=with_variables(deployed, command),
         )
@@ -238,11 +258,23 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     ]
 
 
+def _written_by(process: Process) -> Path:
+    """Return a folder for what a process writes itself: this one, or for somebody else's one that
+    both see, and that everybody may write to."""
+    if process.user in (0, os.geteuid()):
+        return Path()
+    for folder in _SEEN_BY_ALL:
+        with suppress(OSError):
+            if os.path.samefile(f"{PROC}/{process.pid}/root{folder}", folder):
+                return Path(folder)
+    return Path("FOLDER")
+
+
 def _arenas(cause: Cause, reading: Reading) -> Said:
     limit = reading.settings.get("MALLOC_ARENA_MAX")
     if limit is None and "arena_max" in (tunables := reading.settings.get("GLIBC_TUNABLES", "")):
         limit = tunables.partition("arena_max=")[2].partition(":")[0]
-    by = f"their number is limited to {limit}" if limit else "MALLOC_ARENA_MAX is not set"
+    by = f"their number is limited to {limit}" if limit else _unset("MALLOC_ARENA_MAX", reading)
     heaps = f"{counted(cause.arenas, 'heap')} with address space of 64 MiB"
     found = reading.glibc
     what = f"{counted(found.arenas, 'arena')}, in {heaps}" if found.arenas else heaps
@@ -261,14 +293,21 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
         sentence += " It is not known how much more of it is."
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
-        return f"{sentence} {_trimming(found.others)} {_OTHER}", _RUN
+        return f"{sentence} {_trimming(found.others)}{_advice(_OTHER, reading)}", _RUN
     if limit or found.arenas == 1:  # Two are the main one and another.
-        return f"{sentence} Free memory of one arena serves no other arena. {_OTHER}", _RUN
+        alone = "Free memory of one arena serves no other arena."
+        return f"{sentence} {alone}{_advice(_OTHER, reading)}", _RUN
     sentence += (
-        f" Free memory of one arena serves no other arena. {_OTHER} With two arenas glibc may keep "
-        "less, but not what lies between live blocks, and threads wait for each other more often."
+        f" Free memory of one arena serves no other arena.{_advice(_OTHER, reading)} With two "
+        "arenas glibc may keep less, but not what lies between live blocks, and threads wait for "
+        "each other more often."
     )
     return sentence, [*_RUN, "MALLOC_ARENA_MAX=2 {command}"]
+
+
+def _unset(name: str, reading: Reading) -> str:
+    """Return that a variable is not set, of one that is not among the settings."""
+    return f"{name} is not set" if reading.settings_known else f"whether {name} is set is not known"
 
 
 def _trimming(heap: Heap) -> str:
@@ -291,7 +330,7 @@ def _main_heap(cause: Cause, reading: Reading) -> Said:
     if unknown := _in_use_unknown(reading):
         known = f"How much of it is in use is not known, since {unknown}."
         if unknown == _UNREAD:  # Most may be free: that is no ground to look for a leak.
-            return f"{known} {_OTHER}", _RUN
+            return f"{known}{_advice(_OTHER, reading)}", _RUN
     elif _is_partly_free(reading):
         known = "The program has not freed this part."
     return f"{known}{_advice(_WHO, reading)}", _RECORD
@@ -345,15 +384,18 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
     if reading.unasked is not None:
         sentence = f"heapfit could say what each page is used for, but {reading.unasked}."
         start = " The command below starts it so that it does." if reading.start else ""
-        return f"{sentence}{start}", [reading.start] if reading.start else []
-    return (
+        where = f" {reading.obstacle}" if reading.elsewhere else ""
+        return f"{sentence}{start}{where}", ["{start}"] if reading.start else []
+    sentence = (
         f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. How "
         "much of it is in use cannot be seen from outside: if the program's own figures (Redis: "
-        "INFO memory) say that most of it is free, it is fragmentation, and `heapfit fit` finds an "
-        "allocator that keeps less; describe a server to it first, by `heapfit workloads new`."
-        f"{_advice(f'Else: {_WHO[0].lower()}{_WHO[1:]}', reading)}",
-        _RECORD,
+        "INFO memory) say that most of it is free, it is fragmentation"
     )
+    advice = (
+        "`heapfit fit` finds an allocator that keeps less; describe a server to it first, by "
+        f"`heapfit workloads new`. Else: {_WHO[0].lower()}{_WHO[1:]}"
+    )
+    return f"{sentence}, and {advice}" if reading.recordable else f"{sentence}.", _RECORD
 
 
 def _asked(largest: str, reading: Reading) -> list[str]:
@@ -370,7 +412,8 @@ def _asked(largest: str, reading: Reading) -> list[str]:
 def _keeps_asleep(reading: Reading, free: int) -> bool:
     """Whether so much free memory stays while the program sleeps, but not with background:on."""
     is_on = "background:on" in reading.settings.get(VARIABLE, "").replace(" ", "").split(",")
-    return reading.threads == 1 and not is_on and free >= _LEAST_IN_BACKGROUND
+    is_off = reading.settings_known and not is_on
+    return reading.threads == 1 and is_off and free >= _LEAST_IN_BACKGROUND
 
 
 def _files(cause: Cause, reading: Reading) -> Said:
@@ -426,7 +469,7 @@ def _node(cause: Cause, reading: Reading) -> Said:
 
 def _go(cause: Cause, reading: Reading) -> Said:
     limit = reading.settings.get("GOMEMLIMIT")
-    by = f"GOMEMLIMIT is {limit}" if limit else "GOMEMLIMIT is not set"
+    by = f"GOMEMLIMIT is {limit}" if limit else capitalised(_unset("GOMEMLIMIT", reading))
     return (
         f"{by}. With GOGC=100 the heap grows to twice its live size between collections.",
         ["go tool pprof -sample_index=inuse_space http://HOST/debug/pprof/heap"],
@@ -532,7 +575,7 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         heap = reading.glibc.main
         heap = replace(heap, in_whole_pages=min(heap.in_whole_pages, free))
         is_little = free < _LITTLE
-        what_to_do = _FOUND_LITTLE if is_little else f"{_advice(advice, reading)} {_OTHER}"
+        what_to_do = _FOUND_LITTLE if is_little else _advice(f"{advice} {_OTHER}", reading)
         least = "" if heap.whole else f" At least so much is free: {_UNREAD}."
         yield Finding(
             "free",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
 from heapfit.host import cgroups, contents
-from heapfit.host.allocator import Allocator, allocator_of
+from heapfit.host.allocator import Allocator, allocator_of, is_glibc
 from heapfit.host.elf import read_or_none
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, runtime_of
 from heapfit.host.machine import settings_in
@@ -26,19 +27,20 @@ from heapfit.host.proc import (
     began,
     environment_of,
     fields_of,
+    has_other_root,
     inside,
     is_heapfits,
     living,
     plain,
-    preload_of,
     present,
     read_file,
     status_of,
     threads,
     undeleted,
 )
+from heapfit.host.program import why_not_replaced
 from heapfit.live import Client, Ledger, LiveProfile, NotListening
-from heapfit.record import seen_from
+from heapfit.record import can_attach, seen_from
 from heapfit.why.causes import Cause, Place, causes
 
 _KIB = 1024
@@ -59,8 +61,9 @@ class Reading:
     exe: str
     allocator: Allocator | None
     runtime: str | None
-    recordable: bool  # it has glibc as a library
-    from_start_only: bool  # by a filter of system calls, or because it sees other files
+    obstacle: str  # a sentence on why no recorder and no allocator gets into it; empty: they do
+    elsewhere: bool  # it sees other files: what starts it here starts another program
+    from_start_only: bool  # by a filter of system calls, on this processor, or by mounts of its own
     traceable: bool  # by us: its memory may be read
     handles_usr1: bool  # which ends a program that does not
     threads: int
@@ -78,11 +81,16 @@ class Reading:
     glibc: contents.Glibc
     limits: list[cgroups.Memory]  # of its control groups, and its own
     settings: dict[str, str]  # of its environment
+    settings_known: bool
     # Of its heap, where heapfit serves it and may be asked.
     ledger: Ledger | None
     profile: LiveProfile | None
     unasked: str | None  # why heapfit, which the process has, said nothing
     start: str  # the command that starts the process so that it would; empty: none is known
+
+    @property
+    def recordable(self) -> bool:
+        return not self.obstacle
 
 
 def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
@@ -107,17 +115,22 @@ def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
     exe = _link(folder / "exe")
     files = {each.path for each in mappings or () if each.path and "x" in each.permissions}
     groups = _lines(alive, "cgroup")
-    settings = settings_in(environment_of(alive))
-    allocator = allocator_of(files, exe, folder, preload_of(alive))
+    environment = environment_of(alive)
+    settings = settings_in(environment or {})
+    preload = None if environment is None else environment.get("LD_PRELOAD", "")
+    allocator = allocator_of(files, exe, folder, preload)
     name = allocator.name if allocator else ""
     runtime = runtime_of(folder / "exe", [exe, *files])
     ledger, profile, unasked, start = _heap(pid) if name == "heapfit" else (None, None, None, "")
+    elsewhere = has_other_root(alive)
+    limits = _soft_limits(alive)
     place = Place(
         allocator=name,
         # One that asks malloc for every object has nothing of its own.
         runtime=None if settings.items() & OBJECTS_FROM_MALLOC.items() else runtime,
         stacks=_stack_pointers(pid),
         told=ledger is not None,
+        usual_stack=limits.get("Max stack size", 0),
         tmpfs=_tmpfs(alive),
         variables=partial(_variables, folder),
         is_arena=partial(contents.is_arena, folder),
@@ -135,8 +148,11 @@ def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
         exe=exe,
         allocator=allocator,
         runtime=runtime,
-        recordable=any(Path(each).name == "libc.so.6" for each in files),
-        from_start_only=status.get("Seccomp") == _FILTER or not seen_from(folder / "root"),
+        obstacle=_ELSEWHERE if elsewhere else _obstacle(folder / "exe", files, allocator),
+        elsewhere=elsewhere,
+        from_start_only=status.get("Seccomp") == _FILTER
+        or not can_attach()
+        or not seen_from(folder / "root"),
         traceable=contents.is_readable(folder),
         handles_usr1=bool(int(status.get("SigCgt", "0"), 16) >> signal.SIGUSR1 - 1 & 1),
         threads=sum(not is_heapfits(alive, each) for each in threads(alive)),
@@ -153,12 +169,13 @@ def read(pid: int, progress: Callable[[str], None] = lambda _: None) -> Reading:
         causes=found,
         huge_untouched=contents.untouched(folder, mappings or []),
         glibc=glibc,
-        limits=[*_limits(alive, groups, status)],
+        limits=[*_limits(alive, groups, status, limits)],
         settings=settings,
+        settings_known=environment is not None,
         ledger=ledger,
         profile=profile,
         unasked=unasked,
-        start=start,
+        start="" if elsewhere else start,
     )
     if (now := _run(alive)) != run:
         present(pid)  # or it has ended
@@ -218,6 +235,24 @@ def _by_kind(status: dict[str, str]) -> list[Cause]:
         size = _kib(status, name)
         cause.add(Mapping(0, 0, "", "", name, size, swapped=swapped.get(name, 0)))
     return sorted(found, key=lambda each: -each.resident)
+
+
+_ELSEWHERE = "This program runs in a container, or with another root: run heapfit there."
+
+
+def _obstacle(program: Path, files: Collection[str], allocator: Allocator | None = None) -> str:
+    """Return a sentence on why no recorder and no other allocator gets into a process with these
+    files; nothing where they do, or heapfit is in the program."""
+    elf = read_or_none(program)
+    if allocator is not None and allocator.linked and allocator.name == "heapfit":
+        return ""
+    if elf is None:
+        why = "it is no program of 64 bits"
+    elif elf.has_malloc or not any(map(is_glibc, files)):
+        why = why_not_replaced(program) or "it is linked with musl"
+    else:
+        return ""
+    return f"This program cannot be recorded: {why}."
 
 
 def _heap(pid: int) -> tuple[Ledger | None, LiveProfile | None, str | None, str]:
@@ -301,15 +336,21 @@ def _cores(pid: int, groups: list[str]) -> int:
 _OWN_LIMITS = {"Max address space": "VmSize", "Max data size": "VmData"}
 
 
-def _limits(pid: int, groups: list[str], status: dict[str, str]) -> Iterator[cgroups.Memory]:
+def _soft_limits(pid: int) -> dict[str, int]:
+    """Return the limits of a process itself that are not infinite, by their names."""
+    lines = (re.split(" {2,}", line) for line in _lines(pid, "limits"))
+    return {name: int(soft) for name, soft, *_ in lines if soft.isdecimal()}
+
+
+def _limits(
+    pid: int, groups: list[str], status: dict[str, str], own: dict[str, int]
+) -> Iterator[cgroups.Memory]:
     if (of_group := cgroups.memory_of(groups)) is not None:
         yield of_group
-    for line in _lines(pid, "limits"):
-        for name, field in _OWN_LIMITS.items():
-            soft, *_ = line.removeprefix(name).split()
-            if line.startswith(name) and soft.isdecimal():
-                file, own = f"/proc/{pid}/limits", name.removeprefix("Max ")
-                yield cgroups.Memory(int(soft), _kib(status, field), 0, file, own)
+    for name, field in _OWN_LIMITS.items():
+        if name in own:
+            file, what = f"/proc/{pid}/limits", name.removeprefix("Max ")
+            yield cgroups.Memory(own[name], _kib(status, field), 0, file, what)
 
 
 def _stack_pointers(pid: int) -> list[int]:

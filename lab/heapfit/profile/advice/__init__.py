@@ -122,7 +122,7 @@ def fit_line(profile: Profile, trace: str) -> str:
     recording needs all calls, and takes one file."""
     if len(profile.recordings) == 1 and not sampled(profile.recordings):
         return f"heapfit fit {shell_word(trace)}"
-    pid = largest(profile).pid
+    pid = largest(profile).pid or "PID"  # anonymised
     return f"heapfit record --pid {pid} --for 1m -o all.hft && heapfit fit all.hft"
 
 
