@@ -41,6 +41,6 @@ def _sources() -> list[Path]:
     if not all(source.exists() for source in sources):
         raise HeapfitError(
             f"{NAME} is missing from this installation, which was built without zstd; "
-            "install libzstd-dev and build heapfit anew"
+            "install libzstd-dev and rebuild heapfit"
         )
     return [*sorted(_NATIVE.glob("*.c")), *sources]
