@@ -24,12 +24,11 @@ _OF_PROGRAM = (
 _EXIT_STATUS = {
     "heapfit": f"{_USUAL} Where a command has others, its own page says so.",
     "heapfit compare": f"{_USUAL} With --fail-if: 1 when a bound is shown to be exceeded, 3 "
-    "when that cannot be told, and 4 when the work failed.",
+    "when inconclusive, and 4 when the work failed.",
     "heapfit fit": f"{_DECIDES} 1 when nothing meets a limit, or everything that is better is "
-    "shown to break a bound of --keep, 3 when it cannot be told whether anything meets the limit, "
-    "keeps the bound, or is better at all.",
-    "heapfit check": f"{_DECIDES} 1 when a figure is shown to have grown, 3 when that cannot be "
-    f"told, {_CANNOT_START}",
+    "shown to break a bound of --keep, 3 when inconclusive.",
+    "heapfit check": f"{_DECIDES} 1 when a figure is shown to have grown, 3 when inconclusive, "
+    f"{_CANNOT_START}",
     "heapfit run": _OF_PROGRAM + _CANNOT_START,
     "heapfit record": _OF_PROGRAM + _CANNOT_START,
     "heapfit profile": f"{_USUAL} With -- CMD: {_CANNOT_START}",

@@ -111,7 +111,7 @@ def test_shrinking_gives_memory_back_and_restoring_keeps_it_again(
     assert resident_of(pid) < resident - 16 * MIB
     assert told["resident"] < told["resident_before"] - 16 * MIB
     assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is True
-    assert run_heapfit("ctl", pid, "restore").stdout == "the options are in force again\n"
+    assert run_heapfit("ctl", pid, "restore").stdout == "the options are active again\n"
     assert json.loads(run_heapfit("ctl", pid, "--json").stdout)["stats"]["shrunk"] is False
 
 

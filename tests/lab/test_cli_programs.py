@@ -72,7 +72,7 @@ def test_builds_may_print_different_things_and_that_is_said(
     assert result.returncode == 0, result.stderr
     assert {each["status"] for each in trials_in(tmp_path / "out")} == {"ok"}
     said = " ".join(result.stdout.split())
-    assert "new prints something different from old, in trials that are good all the same" in said
+    assert "new prints different output from old. The trials count, since each" in said
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["other_output"] == ["new"]
 

@@ -61,7 +61,7 @@ def test_zsh_is_answered_by_a_command_with_what_each_option_means(
     clean_environment: dict[str, str],
 ) -> None:
     answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit compare --see")
-    told = '"--seed":"Seed of the random order of trials."'
+    told = '"--seed":"Seed for the run order."'
     assert answer == f"_arguments '*: :(({told}))'\n"
     answer, _ = asked(clean_environment, "zsh", _TYPER_COMPLETE_ARGS="heapfit report ")
     assert answer == "_files\n"
@@ -74,6 +74,6 @@ def test_fish_is_told_whether_there_is_anything_and_then_what(
     is_args, get_args = ({"_TYPER_COMPLETE_FISH_ACTION": f"{each}-args"} for each in ("is", "get"))
     assert asked(clean_environment, "fish", **words, **is_args) == ("", 0)
     answer, _ = asked(clean_environment, "fish", **words, **get_args)
-    assert answer == "--seed\tSeed of the random order of trials.\n"
+    assert answer == "--seed\tSeed for the run order.\n"
     files = {"_TYPER_COMPLETE_ARGS": "heapfit report "}
     assert asked(clean_environment, "fish", **files, **is_args) == ("", 1)

@@ -102,7 +102,7 @@ def test_of_a_workloads_program_too_it_is_said_that_it_is_linked_with_an_allocat
     assert "warning: malloc of program: from libarena.so, which it is linked" in result.stderr
     report = (tmp_path / "heapfit-results" / "own" / "report.md").read_text()
     [said] = [line for line in report.splitlines() if "The program is linked" in line]
-    assert "libarena.so, which has a malloc: glibc, for which nothing is preloaded, ran on" in said
+    assert "libarena.so, which has a malloc. Nothing is preloaded for glibc, so it ran on" in said
 
     described.write_text(texts + 'environment = { LD_PRELOAD = "libc.so.6" }\n')
     result = run_heapfit("compare", described, *quick, "--out", tmp_path / "o", folder=tmp_path)

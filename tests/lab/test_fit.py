@@ -378,7 +378,7 @@ def test_of_a_recording_the_candidates_are_compared_by_replay(
     found = json.loads(result.stdout)
     answer = found["answer"]
     assert answer["is_replay"]
-    assert answer["why"][0].startswith("Nothing meets peak<=1k: the lowest value seen is that of ")
+    assert answer["why"][0].startswith("Nothing meets peak<=1k: the lowest is ")
     assert any("rests on a replay of the recorded calls" in each for each in answer["why"])
     considered = {each["name"]: each for each in found["candidates"]}
     assert not considered["heapfit-pools"]["tried"]

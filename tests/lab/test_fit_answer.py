@@ -250,7 +250,7 @@ def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     found = chosen("time", truth, cv=0.02)
     assert found.choice == "heapfit"
     [pools] = found.not_chosen
-    assert "not shown to be ahead of heapfit; the simpler one is preferred: time" in pools.reason
+    assert "not shown to be better than heapfit; the simpler one is preferred: time" in pools.reason
     truth["heapfit-pools"] = (0.4, GIB, GIB)
     assert chosen("time", truth, cv=0.02).choice == "heapfit-pools"
 
@@ -475,7 +475,7 @@ def test_who_fails_no_more_often_than_what_is_used_today_can_be_chosen() -> None
     assert choice({"today": 3, "quick": 15}).choice is None
     found = choice({"quick": 1})
     assert found.choice is None
-    assert found.not_chosen[-1].reason == "a trial of it failed: exit code 3"
+    assert found.not_chosen[-1].reason == "a run of it failed: exit code 3"
 
 
 def test_a_goal_of_memory_tells_what_time_would_gain() -> None:
@@ -602,7 +602,7 @@ def test_who_fails_once_in_a_round_stays_where_todays_has_failed_as_often_before
     setup: Any = SimpleNamespace(
         baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
     )
-    for before, reasons in ((0, ["a trial of it failed: exit code 3"]), (3, [])):
+    for before, reasons in ((0, ["a run of it failed: exit code 3"]), (3, [])):
         trials = {
             "look": _with_failures(run, {"glibc": before}),
             "screen-1": _with_failures(run, {"a": 1}),
@@ -878,17 +878,20 @@ def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     quiet = chosen("time", alike)
     assert (quiet.choice, quiet.exit_code) == (None, 0)
     assert not any(each.untold for each in quiet.standings)
-    assert quiet.why[0].startswith("Nothing that was tried is shown to be better")
+    assert quiet.why[0].startswith("No candidate is shown to be better")
     noisy = chosen("time", alike, cv=0.2)
     assert (noisy.choice, noisy.exit_code) == (None, 3)
     assert quiet.headline == "Stay with today"
-    assert noisy.headline == "Stay with today for now: what is better cannot be told yet"
-    assert "Whether other has less wall time than today cannot be told" in noisy.why[0]
+    assert noisy.headline == "Stay with today for now: inconclusive"
+    assert "Whether other has less wall time than today is not known" in noisy.why[0]
     assert "would show a gain of 5 %" in noisy.why[1]
     assert "more than fit would run" in noisy.why[1]
     assert "compare other=" in noisy.why[1]
     # That there is no difference is no second answer.
     assert len(noisy.why) == 2
+    nobody: Any = None
+    hopeless = answer._what_it_takes(nobody, Path(), nobody, None, "")
+    assert hopeless.endswith("would settle it: use a quieter machine.")
     assert noisy.standings[0].untold == ["wall_s"]
 
 
@@ -935,6 +938,12 @@ def test_why_something_is_not_chosen_agrees_with_its_row() -> None:
     assert reason("balance", alike).startswith("not shown to be better in time or memory: ")
     assert reason("time", alike).startswith("not shown to be better in time: ")
     little = (1.0, 99.5 * MIB, 100.0 * MIB)
+    more, most = ((1.0, size * MIB, 100.0 * MIB) for size in (100.5, 200.0))
+    found = chosen("balance", {"today": alike, "other": more, "large": most}, cv=1e-4)
+    assert found.why[:2] == [
+        "No candidate is shown to be better than today by enough to matter.",
+        "today differs from other by too little to notice in memory.",
+    ]
     said = reason("balance", little, cv=1e-4)
     assert said.startswith(
         "saves under 1 MiB of memory, too little to matter, and not shown to be better in time: "

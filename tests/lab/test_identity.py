@@ -208,7 +208,7 @@ def test_the_commands_say_what_has_changed_and_report_opens_what_is_kept(
     assert shown.returncode == 0, shown.stderr
     build(program, "3")
     mixed = run_heapfit(*command, "--mix", "--replicates", "2", "--", "./program", folder=tmp_path)
-    assert "This mixes trials of different things (--mix)" in " ".join(mixed.stdout.split())
+    assert "Not all trials measured the same thing (--mix)" in " ".join(mixed.stdout.split())
 
 
 def test_variables_that_steer_an_allocator_are_noted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,8 +147,8 @@ def test_where_a_recording_began_late_what_is_resident_is_not_set_against_what_i
     assert "resident" not in shown.headline
     assert not shown.proposals
     advised = {each.name: each.advice.sentence for each in shown.sections}
-    assert advised["memory"].startswith("No advice: the recording started after the process did")
-    assert advised["peak"].startswith("This is the peak of what was")
+    assert advised["memory"].startswith("No advice: the recording began after the process")
+    assert advised["peak"].startswith("This peak covers only what was")
 
 
 def test_a_title_that_a_program_wrote_over_its_command_is_told_as_it_is(made: Made) -> None:
@@ -230,7 +230,7 @@ def test_who_leaks_and_then_waits_leaks(made: Made) -> None:
     profile = made([*complete(blocks), *complete([waited])], sites=sites, info={"sites": 1})
     found = memory.end(profile, "x.hft")
     assert found.act
-    assert found.sentence.startswith("session_open still holds 977 KiB at the end, of which 50 %")
+    assert found.sentence.startswith("session_open still holds 977 KiB at the end, 50 % of it")
 
 
 def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_exit(
@@ -241,18 +241,19 @@ def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_
     other = [Block(100_000, 1, 10**9, site=5), Block(16, 10**9, 10**9, site=5)]
     sites = [*lines, SiteRow(4, "main"), SiteRow(5, "setup")]
     profile = made(complete([*blocks, *other]), sites=sites, info={"sites": 2})
-    assert {each.label: each for each in content(profile).facts}["Held most"].note == (
+    assert {each.label: each for each in content(profile).facts}["Largest holder"].note == (
         "handle (svc.py, lines 1, 2 and 3): 91 % at the peak"
     )
     found = memory.peak(profile, "x.hft")
     assert found.act
-    assert found.sentence.startswith("handle (svc.py, lines 1, 2 and 3) held more and more")
+    assert found.sentence.startswith("handle (svc.py, lines 1, 2 and 3) kept growing, to ")
     assert memory.peak(made(complete(blocks[:500] + other)), "x.hft").act is False
     large = [Block(5_000_000, 1, site=5), *(Block(1000, 1000 * i, site=1) for i in range(1, 1000))]
     kept = made(complete(large), sites=sites, info={"sites": 2})
-    first, second = [each for each in content(kept).facts if each.label in ("Grew", "Held most")]
-    assert first.note.startswith("handle (svc.py:1) < main: 50 % came in the second half of")
-    assert (first.label, second.label) == ("Grew", "Held most")
+    labels = ("Grew", "Largest holder")
+    first, second = [each for each in content(kept).facts if each.label in labels]
+    assert first.note.startswith("handle (svc.py:1) < main: 50 % of it from the second half of")
+    assert (first.label, second.label) == labels
     assert second.note == "setup: 83 % at the end"
 
 
@@ -263,8 +264,8 @@ def test_what_lives_when_a_recording_ends_early_need_not_be_a_leak(made: Made, w
     profile = made(blocks, sites=sites, info={"sites": 1}, end={"reason": why})
     told = content(profile)
     end = next(each for each in told.sections if each.name == "end")
-    assert end.title == "What was live when the recording ended"
-    assert "What the program does not free later" in end.advice.sentence
+    assert end.title == "Live when the recording ended"
+    assert "If the program does not free it later" in end.advice.sentence
     assert "blocks were live when the recording ended" in end.sentences[0]
     assert "Live when the recording ended" in [fact.label for fact in told.facts]
     assert why in told.problems[0]
@@ -420,7 +421,7 @@ def test_the_peak_of_a_sample_is_of_one_moment_and_the_other_that_may_be_it_is_n
         assert profile.peak.rival
         assert profile.peak.rival.name == ("render" if holder == "parse" else "parse")
         [section] = [each for each in content(profile).sections if each.name == "peak"]
-        said = [each for each in section.sentences if "within the error of the sample" in each]
+        said = [each for each in section.sentences if "within sampling error" in each]
         assert [profile.peak.rival.name in each for each in said] == [True]
     first = folders[holders.index(["parse"])], folders[holders.index(["render"])]
     assert not of_recordings(*first).sites

@@ -14,6 +14,7 @@ from heapfit.fit import look
 from heapfit.profile.advice.memory import grower, rises_steadily
 from heapfit.profile.answers import ASK, advice, content
 from heapfit.profile.model import Pinned, PinningSite, Rounding
+from heapfit.text import DASH
 from profile_tables import (
     CALLOC,
     REALLOC,
@@ -159,13 +160,13 @@ RULES = [
     (
         "memory",
         "background:on",
-        "At the end 210 MiB were resident for 20 MiB live, and the program hardly calls malloc",
+        "At the end 210 MiB was resident for 20 MiB live, and the program hardly calls malloc",
         ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0), resident=210),
     ),
     (
         "memory",
         "heapfit",
-        "At the end 210 MiB were resident for 20 MiB live: heapfit gives back",
+        "At the end 210 MiB was resident for 20 MiB live. heapfit returns",
         ten_seconds(
             Block(180 * MIB, 0, 7 * S),
             Block(20 * MIB, 0),
@@ -174,7 +175,7 @@ RULES = [
         ),
     ),
     ("memory", "another allocator", "", ten_seconds(Block(20 * MIB, 0), resident=60)),
-    ("memory", True, "the program maps itself", ten_seconds(Block(4 * MIB, 0), resident=40)),
+    ("memory", True, "the program's mappings", ten_seconds(Block(4 * MIB, 0), resident=40)),
     ("peak", "hf_footprint_shrink", "78.1 MiB of the peak", surge(2500, 32 * KIB)),
     ("peak", None, "above 32 KiB", surge(2, 64 * MIB)),
     ("sizes", "thread_span_threshold", "_threshold:16m`", crowd(1500 * KIB, 0.05)),
@@ -185,20 +186,20 @@ RULES = [
     (
         "rate",
         "another allocator",
-        "646 MiB a second are asked for",
+        "The program allocates 646 MiB per second in blocks above",
         program(many(100, 64 * MIB, 10)),
     ),
     (
         "rate",
         "another allocator",
-        "costs 6 % of a core (about 2M calls a second",
+        "costs 6 % of a core (about 2M calls per second",
         program(many(2000, 64, 0.001)),
     ),
     ("lifetimes", "pools", "blocks of at most 128 B", mixed()),
     (
         "bursts",
         "contexts",
-        "Give thread-0 a context (a defrag-dodging one): of the 500 allocations",
+        "Give thread-0 a context (a defrag-dodging one): all but 2 of a burst's 500",
         program(requests(number=40, objects=500, kept=2)),
     ),
     ("threads", "remote-free queues", "about 256 blocks", handed_over(50, 1000)),
@@ -234,7 +235,7 @@ RULES = [
     ("end", None, "", held(*full_cache(4000, 2000))),
     ("end", None, "", held(*lasting(200))),
     # What is replaced grows, is full, has filled up, comes and goes.
-    ("end", True, "1.91 MiB at the end, where it held 1.43 MiB", held(*replaced(2000, 4000))),
+    ("end", True, "1.91 MiB at the end, up from 1.43 MiB", held(*replaced(2000, 4000))),
     ("end", None, "", held(*replaced(4000, 4000))),
     ("end", None, "", held(*replaced(0, 4000, 4000, 4000))),
     ("end", None, "", held(*replaced(0, 4000, 0, 4000, 0, 2000))),
@@ -242,15 +243,15 @@ RULES = [
     ("peak", None, "call sites were not recorded. To see them", program(lasting(4000))),
     # What is built up and freed in turn, whatever the phase; beside a leak, or growing itself.
     *(("end", None, "", held(*batches(number))) for number in (1.9, 3, 8.2, 8.7, 9, 16.6, 24.6)),
-    ("end", True, "316 KiB to 1.10 MiB in the fourth", held(*batches(20.1, kept=20))),
+    ("end", True, f"which rose from 316 KiB{DASH}1.10 MiB in", held(*batches(20.1, kept=20))),
     (
         "end",
         True,
         "still holds 4 MiB at the end",
         held(*[replace(e, size=MIB // 10) for e in lasting(40)]),
     ),
-    ("end", True, "from many call sites; those with most are f0, f1 and f10.", by_many(16)),
-    ("end", None, "all that was live together did not grow", refreshed(4000)),
+    ("end", True, "from many call sites, mainly f0, f1 and f10.", by_many(16)),
+    ("end", None, "total live memory did not grow", refreshed(4000)),
     ("end", None, "or a leak that has just begun", held(*full_cache(9000, 1), *late_leak(900))),
 ]
 
@@ -349,7 +350,7 @@ def test_an_allocator_of_less_rounding_is_named_with_what_it_saves(tmp_path: Pat
     found = advice(changed(profile, waste__allocators=known))["rounding"]
     assert found.feature == "another allocator"
     assert "jemalloc would add 4 MiB" in found.sentence
-    assert "glibc adds 12 MiB" in found.sentence
+    assert "rounding, glibc 12 MiB" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -371,8 +372,8 @@ def test_what_an_interpreter_keeps_for_itself_is_not_the_allocators(
     assert "to learn how much is resident" in other.sentence
     for early in (False, True):
         shown = content(as_recorded(profile, ended_early=early))
-        assert shown.nothing_proposed.startswith("This recording cannot tell whether")
-        assert "To tell, record it with `heapfit record --objects`" in shown.nothing_proposed
+        assert shown.nothing_proposed.startswith("This recording cannot show whether")
+        assert "To see it, record it with `heapfit record --objects`" in shown.nothing_proposed
         assert "No sign of a leak" not in str(shown)
 
 
@@ -392,7 +393,7 @@ def test_what_an_interpreter_keeps_after_a_peak_is_told_and_run_as_it_was_record
     shown = content(profile_of(tmp_path / "x", tables), "x.hft")
     [memory] = [each for each in shown.proposals if each.name == "memory"]
     run = f"{variable}={value} heapfit run --control --set background=on -- {path} x.py"
-    assert "At the end 210 MiB were resident for 20 MiB live" in memory.advice.sentence
+    assert "At the end 210 MiB was resident for 20 MiB live" in memory.advice.sentence
     assert f"`{run}`" in memory.advice.sentence
     assert run in dict(shown.commands).values()
     # A replay has no rest, in which memory would be given back.
@@ -433,15 +434,15 @@ def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
     full, sample = (content(each, "x.hft") for each in (known, as_recorded(known, sample=64 * KIB)))
     said, unsaid = ({each.name: each for each in shown.sections} for shown in (full, sample))
     assert list(said) == list(unsaid)
-    assert "for each block" in " ".join(said["realloc"].sentences)
-    assert "for each block" not in " ".join(unsaid["realloc"].sentences)
+    assert "per reallocated block" in " ".join(said["realloc"].sentences)
+    assert "per reallocated block" not in " ".join(unsaid["realloc"].sentences)
     assert "Interleaved" in said["sites"].table.columns
     assert "Interleaved" not in unsaid["sites"].table.columns
     assert "Short-lived" in {each.label for each in full.facts}
     assert "Short-lived" not in {each.label for each in sample.facts}
     assert not any("meanwhile" in each for each in unsaid["lifetimes"].table.columns)
     for name in ("lifetimes", "bursts", "realloc", "sites"):
-        assert unsaid[name].advice.sentence.startswith("A sample does not tell ")
+        assert unsaid[name].advice.sentence.startswith("A sample does not show ")
         assert not unsaid[name].advice.act
     in_bursts = profile_of(tmp_path / "b", program(requests(number=40, objects=500, kept=2)))
     for profile, is_table in ((in_bursts, True), (as_recorded(in_bursts, sample=KIB), False)):
@@ -449,7 +450,7 @@ def test_what_a_sample_cannot_know_is_not_said(tmp_path: Path) -> None:
         assert (bursts.table is not None) is is_table
     assert "heapfit replay x.hft" in str(full)
     assert "heapfit replay x.hft" not in str(sample)
-    assert "a recording without `--sample`, played back by `heapfit replay`" in str(sample)
+    assert "a `heapfit replay` of a recording without `--sample`" in str(sample)
 
 
 def test_advice_is_the_same_on_a_busy_machine(tmp_path: Path) -> None:
@@ -481,10 +482,10 @@ def test_rates_of_a_sample_are_told_as_estimates(tmp_path: Path) -> None:
     ("kept", "began_late", "grown", "says", "is_said_to_leak"),
     [
         (2000, False, 0, "node_new (tree.c:5) allocated 125 KiB during the recording", True),
-        (2000, True, 100 * KIB, "is a leak or a cache without a limit", True),
-        (2000, True, 80 * KIB, "best first: node_new (tree.c:5) (125 KiB)", True),
-        (2000, True, 50 * KIB, "but resident memory grew by no more than 50 KiB", False),
-        (200, True, 100 * KIB, "too little to tell", False),
+        (2000, True, 100 * KIB, "this is a leak or an unbounded cache", True),
+        (2000, True, 80 * KIB, "best match first: node_new (tree.c:5) (125 KiB)", True),
+        (2000, True, 50 * KIB, "but resident memory grew by at most 50 KiB", False),
+        (200, True, 100 * KIB, "too little to recognise a leak", False),
     ],
 )
 def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
@@ -502,14 +503,14 @@ def test_of_a_part_of_a_program_the_call_site_is_named_that_grew(
 @pytest.mark.parametrize(
     ("freed", "early", "problems", "says"),
     [
-        (0, 0, {}, "62.4 KiB in the second half; no older block was freed in the second half, and"),
-        (0, 0, {}, "half, and none before. Resident memory grew by no more than 0 B, as where"),
-        (12, 12, {}, "no older block was freed in the second half, and only 12 before. "),
-        (20, 20, {}, "malloc held free memory from before, unless those were large. "),
-        (21, 21, {}, "may have been freed in return"),
-        (2000, 2000, {}, "may have been freed in return"),
-        (12, 11, {}, "may have been freed in return"),
-        (0, 0, {"lost_events": 1}, "may have been freed in return"),
+        (0, 0, {}, "62.4 KiB in the second half, in which no older block was freed (none"),
+        (0, 0, {}, "(none before). Resident memory grew by at most 0 B, as if malloc"),
+        (12, 12, {}, "in which no older block was freed (only 12 before). "),
+        (20, 20, {}, "memory that was already free, unless those blocks were large. "),
+        (21, 21, {}, "may have been freed meanwhile"),
+        (2000, 2000, {}, "may have been freed meanwhile"),
+        (12, 11, {}, "may have been freed meanwhile"),
+        (0, 0, {"lost_events": 1}, "may have been freed meanwhile"),
     ],
 )
 def test_what_takes_no_blocks_place_grows_though_resident_memory_does_not(
@@ -526,7 +527,7 @@ def test_what_takes_no_blocks_place_grows_though_resident_memory_does_not(
     attached = as_recorded(whole, ended_early=True, began_late=True)
     for profile, is_known in ((attached, True), (as_recorded(attached, sample=KIB), False)):
         found = advice(profile)["end"]
-        is_shown = is_known and "in return" not in says
+        is_shown = is_known and "may have been" not in says
         assert found.act is is_shown
         assert (grower(profile) is not None) is is_shown
         assert not is_known or says in found.sentence
@@ -541,7 +542,7 @@ def test_a_cache_that_has_replaced_what_was_there_before_grows_with_resident_mem
     tables.anonymous, tables.totals = tables.resident, {"unmatched_frees": 1000}
     whole = profile_of(tmp_path / "x", tables)
     found = advice(as_recorded(whole, ended_early=True, began_late=True))["end"]
-    assert ("a cache without a limit" in found.sentence) is is_said_to_leak
+    assert ("an unbounded cache" in found.sentence) is is_said_to_leak
     assert found.act is is_said_to_leak
 
 
@@ -551,13 +552,13 @@ def test_who_keeps_free_memory_is_told_first_and_other_allocators_are_tried(tmp_
     site = PinningSite(name="tag (x.c:1)", bytes=58 * MIB, share=1.0, amount=live, mean_age_ns=S)
     pinned = Pinned(known=True, bytes=60 * MIB, amount=live, at_ns=1000, sites=[site])
     shown = content(changed(whole, pinned=pinned), "x.hft")
-    [fact] = [each for each in shown.facts if each.label == "Keeps free memory"]
+    [fact] = [each for each in shown.facts if each.label == "Pins free memory"]
     assert fact.value == "58 MiB"
-    assert fact.note.startswith("tag (x.c:1): so much is free on pages with 1 MiB of its blocks")
-    assert shown.facts.index(fact) < [each.label for each in shown.facts].index("Held most")
+    assert fact.note.startswith("tag (x.c:1): pinned by 1 MiB of its blocks")
+    assert shown.facts.index(fact) < [each.label for each in shown.facts].index("Largest holder")
     [section] = [each for each in shown.sections if each.name == "pinned"]
     assert section.advice.feature == "another allocator"
-    assert "`heapfit replay x.hft` tells whether" in section.advice.sentence
+    assert "`heapfit replay x.hft` shows whether" in section.advice.sentence
     at_rest = ten_seconds(Block(180 * MIB, 0, 7 * S), Block(20 * MIB, 0, site=1), resident=210)
     rests = changed(profile_of(tmp_path / "y", at_rest), pinned=pinned, sites=whole.sites)
     assert "may need less. If none does" in advice(rests)["pinned"].sentence
@@ -579,8 +580,8 @@ def test_growth_that_a_recording_has_not_seen_is_no_all_clear(tmp_path: Path) ->
     )
     found = advice(profile)["end"]
     assert found.act
-    assert "gained 32 MiB of resident memory" in found.sentence
-    assert "no more than 15 MiB" in found.sentence
+    assert "resident memory grew by 32 MiB" in found.sentence
+    assert "at most 15 MiB" in found.sentence
 
 
 def test_growth_beside_a_cache_that_is_replaced_is_told(tmp_path: Path) -> None:
@@ -631,7 +632,7 @@ def test_a_leak_is_told_though_the_rest_is_freed_as_the_program_ends(tmp_path: P
 def test_fit_says_where_the_program_itself_grows(tmp_path: Path) -> None:
     """It tuned the allocator of a program that does nothing but leak, without a word on that."""
     grows = profile_of(tmp_path / "grows", program(lasting(4000), SiteRow(1, "leak")))
-    assert look._growth(grows, Path("x.hft")).startswith("leak holds more and more")
+    assert look._growth(grows, Path("x.hft")).startswith("leak keeps growing")
     steady = profile_of(tmp_path / "steady", ten_seconds(Block(20 * MIB, 0)))
     assert look._growth(steady, Path("x.hft")) == ""
 

@@ -60,7 +60,7 @@ def test_estimates_of_a_sample_carry_their_error(tmp_path: Path) -> None:
     estimated = changed(found.totals.allocations, objects=50_000, objects_error=900.0)
     text = text_of(changed(found, totals__allocations=estimated))
     assert "50k ± 900" in text
-    assert "one allocation for each 512 KiB" in text
+    assert "one allocation per 512 KiB" in text
 
 
 def test_a_page_that_cannot_be_written_says_why(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def keep(folder: Path, title: str = "A study") -> Path:
 
 @pytest.mark.parametrize(
     ("low", "high", "said"),
-    [(0.9, 0.97, "met"), (1.01, 1.2, "missed"), (None, None, "cannot be told")],
+    [(0.9, 0.97, "met"), (1.01, 1.2, "missed"), (None, None, "inconclusive")],
 )
 def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
     tmp_path: Path, low: float | None, high: float | None, said: str

@@ -90,7 +90,7 @@ def test_a_lead_that_may_be_too_small_to_matter_is_said_to_be_so() -> None:
     faster = [b - 0.008 + 0.004 * (-1) ** n for n, b in enumerate(base)]
     said = conclusion({"glibc": base, "heapfit": faster})
     assert "heapfit leads" in said
-    assert ", by what may be too little to matter (95 % interval: " in said
+    assert ", perhaps by too little to matter (95 % interval: " in said
     low, high = said.rpartition("interval: ")[2].removesuffix(").").split(" to ")
     assert 0 < float(low.split()[0]) < 5
     assert 8 < float(high.split()[0]) < 13
@@ -152,5 +152,5 @@ def test_a_gain_that_one_setting_turns_around_is_told_with_that_setting() -> Non
     assert advice is not None
     assert advice.recommended == "heapfit"
     said = against_baseline(reading.results, advice)
-    assert "This is the mean of all settings. Not so with 2 cores: wall time +20.0 %" in said
+    assert "all settings. The opposite holds with 2 cores: wall time +20.0 %" in said
     assert "1 core" not in said

@@ -56,7 +56,7 @@ def test_allocators_that_rank_otherwise_on_another_machine_are_told() -> None:
     assert (found.first, found.second, list(found.on)) == ("a", "b", ["one", "two"])
     assert found.estimate == pytest.approx(found.on["one"] / found.on["two"])
     [said] = remarks(summarise(read(*made)))
-    assert said.startswith("Wall time depends on the machine: a against b is 1.2")
+    assert said.startswith("Wall time depends on the machine: a relative to b is 1.2")
     assert "x on one and 0.8" in said
 
 

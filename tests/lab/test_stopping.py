@@ -117,7 +117,7 @@ def test_one_that_is_never_known_well_enough_ends_at_the_last_look(
     execute(until(0.001), tmp_path)
     assert blocks_in(tmp_path) == LOOKS[-1]
     [said] = [line for line in remarks(read_folder(tmp_path).summary) if "precision" in line]
-    assert said.startswith("The precision asked for, 0.1 %, is not reached: Wall time of a and b")
+    assert said.startswith("The requested precision, 0.1 %, is not reached: Wall time of a and b")
     assert "after 100 blocks" in said
     needed = re.search("some ([0-9,]+) would be needed", said)
     assert needed
@@ -161,7 +161,7 @@ def test_verdicts_make_up_for_stopping_where_intervals_are_narrow(
     assert fixed.precision is None
     said = precision_reached(summary)
     assert said is not None
-    assert said.endswith("to either side; 3 % was asked for.")
+    assert said.endswith("; ±3 % was requested.")
 
 
 def test_a_study_that_figures_stopped_stays_adjusted_when_it_gets_a_number(
@@ -219,7 +219,7 @@ def test_replicates_that_were_added_after_a_verdict_are_told(clock: Clock, tmp_p
     assert second.summary.looks == [4, 8]
     [said] = remarks(second.summary)
     assert said.startswith("Verdicts were shown after 4 and 8 blocks.")
-    assert "up to 10 % of such studies show one, not 5 %" in said
+    assert "a false positive from 5 % to up to 10 %" in said
 
 
 def test_the_promises_are_kept_wherever_a_study_ends() -> None:

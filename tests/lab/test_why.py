@@ -134,7 +134,7 @@ def test_malloc_trim_leaves_the_ends_of_arenas(program: Path) -> None:
 
 
 def test_malloc_trim_returns_what_small_free_blocks_fill_together(program: Path) -> None:
-    """None of them has a whole page: it was to return next to nothing."""
+    """None of them has a whole page: it was to return almost nothing."""
     with running(program, "fast") as started:
         main = read(started.pid).glibc.main
     assert main.whole
@@ -251,9 +251,9 @@ def test_what_could_not_be_read_is_no_leak(program: Path, monkeypatch: pytest.Mo
     for trimmed, said in ((24 << 20, "would return at least 24.0 MiB"), (0, "is not known")):
         partly = Heap(32 << 20, False, trimmed)
         found = {e.cause: e for e in findings(replace(reading, glibc=Glibc(partly)))}
-        assert "At least so much is free" in found["free"].sentence
+        assert "This is a lower bound" in found["free"].sentence
         assert said in found["free"].sentence
-        assert "next to nothing" not in found["free"].sentence
+        assert "almost nothing" not in found["free"].sentence
         assert not any("record" in line for line in found["malloc"].commands)
         assert "Record" not in found["malloc"].sentence
 
@@ -451,7 +451,7 @@ def test_what_works_in_bursts_is_first_recorded_as_it_is(program: Path) -> None:
     with running(program, "malloc") as started:
         reading = replace(read(started.pid), computes=False, computed=True, from_start_only=False)
     [heap] = [each for each in findings(reading) if each.cause == "malloc"]
-    assert "if it does something within a minute" in heap.sentence
+    assert "if it will run within a minute" in heap.sentence
     recordings = [each.split(" ")[2] for each in heap.commands if "heapfit record" in each]
     assert recordings == ["--pid", "-o"]
 
@@ -561,6 +561,9 @@ def test_what_is_named_is_what_runs(program: Path, library: Path) -> None:
     assert "9 threads" in arenas.sentence
     assert "8 arenas, in 8 heaps" in arenas.sentence
     assert "limited to 16" in arenas.sentence
+    for free, said in ((0, " How much of it is free"), (4096, "free. How much more is free")):
+        [arenas, *_] = findings(replace(reading, glibc=Glibc(Heap(), 8, Heap(free))))
+        assert f"{said} is not known. " in arenas.sentence
     with running(program, "malloc", LD_PRELOAD=str(library)) as started:
         [heap, *_] = findings(read(started.pid))
     assert (heap.cause, heap.title) == ("heapfit", "heapfit's heap")

@@ -73,7 +73,7 @@ def wall_time_lost(wall: Verdict, score: Verdict) -> str:
     """Return what is paid in wall time by who is better all the same, by the score with that."""
     return (
         f"{wall.first} takes {percent(wall.estimate - 1)} more wall time than {wall.second}, but "
-        f"with that in place of processor time it still costs {percent(1 - score.estimate)} less."
+        f"still costs {percent(1 - score.estimate)} less when wall time replaces processor time."
     )
 
 
@@ -82,9 +82,9 @@ def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_fi
     names = _some([each.first for each in verdicts], len(study.allocators) - 1)
     verb = "differs" if len(verdicts) == 1 or names.startswith("any of") else "differ"
     label = mid_sentence(goal.metric.label)
-    said = f"Whether {names} {verb} from {study.baseline} in {label} cannot be told"
+    said = f"Whether {names} {verb} from {study.baseline} in {label} is not known"
     if any(map(noise.is_vague, verdicts)):
-        return f"{said}: the runs vary too much." if is_first else f"Nor can it in {label}."
+        return f"{said}: the runs vary too much." if is_first else f"Nor is it in {label}."
     low, high = min(e.low or 0.0 for e in verdicts), max(e.high or 0.0 for e in verdicts)
     change = f"{_signed(low - 1)} to {_signed(high - 1)}"
     if not is_first:
@@ -95,7 +95,7 @@ def untold_words(study: Study, goal: Goal, verdicts: Sequence[Verdict], *, is_fi
 def telling_words(blocks: int | None) -> str:
     """Return what would tell: so many `blocks`, or no number that anybody would run (None)."""
     if blocks is None:
-        return "Only a quieter machine or more work in each run would tell."
+        return "Only a quieter machine or more work in each run would settle it."
     return (
         f"--replicates {blocks} would show {percent(noise.WORTH)}; a quieter machine needs fewer."
     )
@@ -197,10 +197,10 @@ def _undecided(
         )
     shown = [each for each in verdicts if each.shown]
     if shown:
-        size = "is" if all(each.trivial for each in shown) else "may be"
+        size = "are" if all(each.trivial for each in shown) else "may be"
         return (
-            f"What difference there is {size} too small to notice. Keep what you have, or measure "
-            "a longer run."
+            f"The differences {size} too small to notice. Keep what you have, or measure a longer "
+            "run."
         )
     if untold:
         return ""
@@ -239,7 +239,7 @@ def _beside(wanted: Sequence[Goal], standings: Sequence[Standing], known: Sequen
     if unclear:
         goals = _differing(best, unclear, wanted, known)
         said.append(
-            f"differs from {_some(unclear, others)} by perhaps too little to notice in {goals}"
+            f"differs from {_some(unclear, others)} in {goals}, perhaps by too little to notice"
         )
     if other:
         said.append(f"is better than {_some(other, others)} in one respect and worse in another")
@@ -291,8 +291,8 @@ def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
 def _no_difference(several: str, standings: Sequence[Standing], weighed: str) -> str:
     last = standings[-1]
     return (
-        f"There is no significant difference between the {several}{weighed}: from the lowest "
-        f"cost, {standings[0].allocator}'s, to the highest, {last.allocator}'s, is "
+        f"There is no significant difference between the {several}{weighed}: the lowest "
+        f"cost ({standings[0].allocator}) and the highest ({last.allocator}) differ by "
         f"{percent(last.score / standings[0].score - 1)}, which may be chance."
     )
 
@@ -321,7 +321,7 @@ def _lead(
         return f"{lead} {name} {beside}." if beside else lead
     is_cheapest = best.score == min(standing.score for standing in standings)
     least = f"costs least{_under_weights(wanted)}"
-    lead = f"{name} {least if is_cheapest else 'is ahead in what is shown to differ'}"
+    lead = f"{name} {least if is_cheapest else 'leads in the shown differences'}"
     lead += f", though it {beside}" if beside else ""
     if not more:
         return f"{lead}."
@@ -404,7 +404,7 @@ def _trade_off(
         names = join_words([goal.title for goal in wanted]).replace(" and ", " or ")
         enough = "shown to be better by enough to matter" if little else "significantly better"
         return f"No other {one} is {enough} in {names}.", little
-    return f"The price, against the best in each, is {join_words(given)}.", True
+    return f"The price is {join_words(given)}.", True
 
 
 def _price(goal: Goal, verdict: Verdict) -> str:

@@ -30,9 +30,7 @@ def seconds(param: typer.CallbackParam, value: float | None) -> float | None:
     return value
 
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON, for programs, instead of text for people.")
-]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Subject = Annotated[
     str | None,
     typer.Argument(metavar="WORKLOAD | -- CMD", help="A workload, a TOML file, or a command."),
@@ -49,14 +47,14 @@ Cores = Annotated[
     str | None, typer.Option(metavar="N,M", help="Numbers of cores to run on. Default: all.")
 ]
 Replicates = Annotated[
-    int, typer.Option(metavar="N", help="Measured trials of each allocator, at each setting.")
+    int, typer.Option(metavar="N", help="Measured runs of each allocator, at each setting.")
 ]
 Precision = Annotated[
     str | None,
     typer.Option(
         metavar="2%",
-        help="Add replicates until the confidence intervals of the metric and of peak "
-        "memory reach no further than this to either side.",
+        help="Add replicates until the confidence intervals of the metric and of peak memory are "
+        "within ± this.",
     ),
 ]
 MaxTime = Annotated[
@@ -67,7 +65,7 @@ MaxTime = Annotated[
 ]
 Warmups = Annotated[
     int,
-    typer.Option(metavar="N", help="Warm-up trials before the measured ones; they do not count."),
+    typer.Option(metavar="N", help="Warm-up runs, not measured."),
 ]
 Baseline = Annotated[
     str, typer.Option(metavar="NAME", help="The allocator that the others are compared with.")
@@ -77,7 +75,7 @@ Timeout = Annotated[
     typer.Option(
         metavar="SECONDS",
         callback=seconds,
-        help="Give up a trial after this many seconds. Default: that of the workload, or "
+        help="Time limit per run, in seconds. Default: the workload's, or "
         f"{WorkloadRun.model_fields['timeout_s'].default:g}.",
     ),
 ]
@@ -87,16 +85,17 @@ Weights = Annotated[
         "--weights",
         metavar="time=1,memory=2",
         help="Weights of the recommendation: time, memory, fragmentation, mean-memory. "
-        "Weights that are not named are 0. Default: the first three are 1.",
+        "Unnamed weights are 0. Default: the first three are 1.",
     ),
 ]
 OutputCheck = Annotated[
     str | None,
     typer.Option(
-        metavar="same|ignore", help="Whether the program must print the same under every allocator."
+        metavar="same|ignore",
+        help="Whether output must match across allocators. Default: the workload's, or same.",
     ),
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the random order of trials.")]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed for the run order.")]
 Out = Annotated[
     Path | None,
     typer.Option(

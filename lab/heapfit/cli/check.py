@@ -52,16 +52,16 @@ def check(
         list[str] | None,
         typer.Option(
             metavar="FIGURE<=BOUND",
-            help="Allow this ratio to the saved figure, or +N more; may be repeated. Default: no "
-            "more than saved.",
+            help="Allow this ratio to the saved figure, or +N more; repeatable. Default: no "
+            "growth.",
         ),
     ] = None,
     runs: Annotated[
         int,
         typer.Option(
             metavar="N",
-            help="Make at most this many runs, to see which figures vary. With fewer, "
-            "growth is not shown.",
+            help="Make at most this many runs to see which figures vary; too few cannot show "
+            "growth.",
         ),
     ] = _USUAL_RUNS,
     instructions: Annotated[
@@ -85,13 +85,13 @@ def check(
 ) -> None:
     """Check that a program allocates no more than it did before: counts and bytes, by call site.
 
-    What the program prints on standard output is discarded.
+    The program's standard output is discarded.
 
     Exit codes:
 
     - 0: no figure is shown to have grown
     - 1: a figure is shown to have grown
-    - 3: it cannot be told whether a figure has grown
+    - 3: inconclusive
     - 4: nothing can be counted
     """
     command = program_of(context, "check --save heap.json -- CMD")
@@ -177,7 +177,7 @@ def _against(
     allowed, before = against.allowances(allow), load(path)
     counts = INSTRUCTIONS in before.figures
     if not counts and (program.instructions or INSTRUCTIONS in allowed):
-        raise UsageError(f"{path} has no instructions; save it anew with --instructions")
+        raise UsageError(f"{path} has no instructions; save it again with --instructions")
     children = program.children or before.children
     program = replace(program, instructions=counts, children=children)
     now = _measured(program, runs, lambda found: against.is_settled(before, found, allowed))

@@ -79,8 +79,7 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NAME=A,B",
-            help="Also vary something else: {NAME} in the command, env.NAME, or heapfit's "
-            "option.NAME; may be repeated.",
+            help="Also vary {NAME} in the command, env.NAME, or heapfit's option.NAME; repeatable.",
         ),
     ] = None,
     programs: Annotated[
@@ -94,7 +93,7 @@ def compare(
         int | None,
         typer.Option(
             metavar="N",
-            help="Measured trials of each allocator or build, at each setting. Default: 10.",
+            help="Measured runs of each allocator or build, at each setting. Default: 10.",
         ),
     ] = None,
     precision: Precision = None,
@@ -103,14 +102,14 @@ def compare(
     baseline: Baseline = "glibc",
     itself: Annotated[
         bool,
-        typer.Option("--aa", help="Compare an allocator with itself: every difference is chance."),
+        typer.Option("--aa", help="A/A test: compare an allocator with itself."),
     ] = False,
     metric: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The metric that decides, alone unless --weights is given. Processor time may "
-            "stand for wall_s.",
+            help="Metric that decides, alone unless --weights is given. Processor time may replace "
+            "wall_s.",
         ),
     ] = None,
     weighed: Weights = None,
@@ -127,9 +126,9 @@ def compare(
     github: Github = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare allocators on a program, or builds of it: prints a table, and writes a page.
+    """Compare allocators on a program, or builds of it. Print a table and write a page.
 
-    If it was interrupted, the same command continues where it stopped; more replicates extend it.
+    Run it again to resume; raise --replicates to extend.
     """
     rule = _rule(replicates, precision, max_time)
     factors = [_factor(text) for text in factor or []]

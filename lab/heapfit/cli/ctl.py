@@ -82,15 +82,18 @@ def ctl(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a running process for its heap's figures and options, and steer it.
+    """Ask a running process for its heap's figures and options, and change them.
 
-    ledger says what each resident page is there for, inside and outside the heap, and profile says
-    which call sites allocated the live objects; both know the call sites of objects that were
-    allocated after the option sample was set, for example by set sample=512k. shrink gives all
-    free memory back and keeps hardly any until restore; trim gives it back once. options lists the
-    options; those that are live can be set. The process must be yours, and started by heapfit run
-    --control, or with control:on among its HEAPFIT_OPTIONS. record is for a process that heapfit
-    record started: stop ends a recording, and the next start begins another file.
+    - ledger: what each resident page is used for
+    - profile: call sites of live objects (needs sampling: set sample=512k)
+    - trim: return free memory once
+    - shrink: return it and keep almost none until restore
+    - options: list the options; live ones can be set
+    - record: for a process started by heapfit record; stop ends a recording, and the next start
+      begins another file
+
+    The process must be yours, and started by heapfit run --control, or with control:on among its
+    HEAPFIT_OPTIONS.
     """
     named, action, given = _read([pid, action, *(words or [])])
     _check(named, action, given)
@@ -180,13 +183,13 @@ def _ask(
             return done, "\n".join(f"{each['name']} = {each['value']}" for each in done)
         case "restore":
             client.restore()
-            return {"shrunk": False}, "the options are in force again"
+            return {"shrunk": False}, "the options are active again"
         case _:
             return _give_back(client, action)
 
 
 def _give_back(client: Client, action: str) -> tuple[dict[str, int | None], str]:
-    """Have free memory given back. Of pages that were never touched, or had gone back, nothing is
+    """Have free memory returned. Of pages that were never touched, or had been returned, nothing is
     felt: what people ask for is what stays resident, which the kernel tells."""
     before = read_memory(client.process.pid)
     given_back = client.shrink() if action == "shrink" else client.trim()
@@ -196,7 +199,7 @@ def _give_back(client: Client, action: str) -> tuple[dict[str, int | None], str]
         "resident_before": before.resident if before else None,
         "resident": after.resident if after else None,
     }
-    said = f"{text.size(given_back)} given back"
+    said = f"{text.size(given_back)} returned"
     if before and after:
         said += f"; resident was {text.size(before.resident)}, is {text.size(after.resident)}"
     return told, said

@@ -26,13 +26,13 @@ def diff(
     old: Annotated[
         Path, typer.Argument(metavar="OLD", help="A folder of results, or a recording.")
     ],
-    new: Annotated[Path, typer.Argument(metavar="NEW", help="Another one of the same kind.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The newer one, of the same kind.")],
     as_markdown: Annotated[
         bool, typer.Option("--markdown", help="Print Markdown, for a ticket or a pull request.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Set two results, or two recordings, side by side: what differs, and what that may mean.
+    """Compare two results, or two recordings: what differs, and what that may mean.
 
     Counts and memory of two runs can be compared; times cannot: for those, see heapfit compare.
     """

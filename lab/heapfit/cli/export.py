@@ -43,7 +43,7 @@ def export(
     port: Annotated[
         int,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help="The port to listen on; 0: any that is free."
+            metavar="PORT", min=0, max=65535, help="The port to listen on; 0 picks a free one."
         ),
     ] = _PORT,
     once: Annotated[
@@ -53,7 +53,7 @@ def export(
         bool,
         typer.Option(
             "--ledger",
-            help="Also serve the ledger of resident memory, which looks at all of it each time.",
+            help="Also serve the ledger of resident memory, which scans all of it each time.",
         ),
     ] = False,
     as_json: AsJson = False,

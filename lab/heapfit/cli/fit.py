@@ -87,25 +87,25 @@ def fit(
         str,
         typer.Option(
             metavar="memory|mean|time|balance|'peak<=2g'",
-            help="What to reduce: peak or mean memory, time, or both; or time, within a limit "
-            "of memory.",
+            help="Minimise peak memory, mean memory, time, both (balance), or time within a "
+            "memory limit.",
         ),
     ] = "balance",
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="METRIC<=BOUND",
-            help="Reject candidates not shown to keep their ratio to today's figure within this "
-            "bound: 'wall_s<=1.02' is at most 2 % slower. docs/method.md (A trial) lists the "
-            "metrics; <= or >=; may be repeated.",
+            help="Reject candidates whose ratio to the baseline is not shown to meet this bound: "
+            "'wall_s<=1.02' is at most 2 % slower. docs/method.md (A trial) lists the metrics; <= "
+            "or >=; repeatable.",
         ),
     ] = None,
     time: Annotated[
         str,
         typer.Option(
             metavar="15m",
-            help="How long all trials together may take: 90s, 15m, 2h. A recorded run, and reading "
-            "what was recorded and measured, take some 10 to 30 s more.",
+            help="Time limit for all trials together: 90s, 15m, 2h. Recording and analysis take "
+            "some 10 to 30 s more.",
         ),
     ] = "15m",
     allocators: Allocators = None,
@@ -121,10 +121,10 @@ def fit(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the allocator and the setting that fit a program, and write the lines that deploy it.
+    """Find the allocator and the settings that fit a program, and write the files that deploy them.
 
-    It looks at the program, tries what may help, in rounds of fewer candidates and more trials,
-    measures the last candidates anew, and chooses by the verdict, or advises to stay. For a
+    It examines the program, screens candidates in rounds with fewer candidates and more trials
+    each, measures the finalists again, and chooses by the verdict or advises no change. For a
     recording, or a running service, candidates are compared by replaying its calls. If it was
     interrupted, the same command continues where it stopped.
 
@@ -132,7 +132,7 @@ def fit(
 
     - 0: a choice, or the advice to stay
     - 1: nothing meets the limit, or everything better is shown to break a bound of --keep
-    - 3: it cannot be told whether there is a gain or a bound holds; more --time may settle it
+    - 3: inconclusive; more --time may settle it
     - 4: nothing could be measured
     """
     from heapfit.fit import candidates, look, search, state  # SciPy takes a while to load.
@@ -295,7 +295,7 @@ class _Fit:
         screened.enough_s = search.enough_s(len(left) + len(late), trial_s)
         search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
-        self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured anew")
+        self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured again")
         where = search.confirm(self.setup, screened, self.folder)
         setup = self.setup
         today = None if self.trace else look.today(setup.workload, setup.baseline)
@@ -538,7 +538,7 @@ def _show(answer: Answer, files: list[Path]) -> None:
         results.print(rows)
         results.print("Ratios with 95 % intervals; ~ no difference is shown.", style="dim")
     for decision in answer.decisions:
-        results.print(f"{decision.outcome}: {decision.name}: {decision.why}")
+        results.print(f"{decision.word}: {decision.name}: {decision.why}")
     if answer.not_chosen:
         results.print("\nWhat else was tried", style="bold")
         rows = table("candidate", "until", "why it is not chosen")

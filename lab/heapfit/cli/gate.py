@@ -30,8 +30,8 @@ FailIf = Annotated[
     typer.Option(
         "--fail-if",
         metavar="[NAME:]METRIC>BOUND",
-        help="Exit with 1 if this is shown to hold for the ratio to the baseline, with 3 "
-        "if that cannot be told, with 4 if nothing can be measured; > or <; may be repeated.",
+        help="Exit with 1 if the ratio to the baseline is shown to meet this, 3 if inconclusive, "
+        "4 if nothing can be measured; > or <; repeatable.",
     ),
 ]
 Junit = Annotated[
@@ -147,7 +147,7 @@ def show(decisions: Sequence[Decision]) -> None:
     shown.add_column(overflow="fold")
     for each in decisions:
         style = "" if each.outcome == "passed" else "bold"
-        shown.add_row(Text(each.outcome, style=style), _text(f"{each.name}: {each.why}"))
+        shown.add_row(Text(each.word, style=style), _text(f"{each.name}: {each.why}"))
         for place in each.places:
             shown.add_row("", _text(f"  {place.what}"))
     results.print()

@@ -26,7 +26,7 @@ def show_snapshot(snapshot: Snapshot, rates: Rates | None, every: bool = True) -
     if rates is None:
         activity = _pairs("since the start", figures.since_start(snapshot))
     memory = _pairs("memory", figures.memory(snapshot))
-    _print_beside(memory, activity, _named("in force", figures.thresholds(snapshot)))
+    _print_beside(memory, activity, _named("active", figures.thresholds(snapshot)))
     if not every:
         results.print(
             "\n--all adds size classes, heaps and nodes; --json has every figure.", style="dim"
@@ -86,7 +86,7 @@ def show_options(snapshot: Snapshot) -> None:
 
 
 def _headline(snapshot: Snapshot) -> str:
-    state = ", shrunk: free memory goes back within milliseconds" if snapshot.stats.shrunk else ""
+    state = ", shrunk: free memory is returned within milliseconds" if snapshot.stats.shrunk else ""
     process = snapshot.process
     return f"{process.pid} {process.command_line} (heapfit {snapshot.stats.version}{state})\n"
 

@@ -43,7 +43,7 @@ def explain(
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="NAME=VALUE", help="Set an option of the library; may be repeated."
+            "--set", metavar="NAME=VALUE", help="Set an option of the library; repeatable."
         ),
     ] = None,
     graph: Annotated[

@@ -59,14 +59,14 @@ def profile(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Print all sections, and all that is known of each figure."),
+        typer.Option("--all", help="Print all sections, in full."),
     ] = False,
     sql: Annotated[
         str | None,
         typer.Option(
             metavar="QUERY",
-            help="Answer this SQL query instead, over the tables objects, memory, sites, threads "
-            "and flow.",
+            help="Run this SQL query instead of profiling; tables: objects, memory, sites, "
+            "threads, flow.",
         ),
     ] = None,
     as_csv: Annotated[
@@ -111,10 +111,10 @@ def profile(
 ) -> None:
     """Show how a program uses its heap: which code holds the memory, sizes, lifetimes, threads.
 
-    Several traces are combined into one profile. A program is recorded first, with its output on
-    standard error. Sizes are those that the program asked for. What asks for something to be done
-    is printed first, then which code holds the memory; --all and the page show all. With --against,
-    the comparison of heapfit diff is printed, and the page has both.
+    Several traces are combined into one profile. With -- CMD, record the program first; its output
+    goes to standard error. Sizes are requested sizes. Advice is printed first, then the code that
+    holds the memory; --all and the page show everything. With --against, the comparison of heapfit
+    diff is printed, and the page has both.
     """
     _check(traces or [], context.obj, sql=sql, as_csv=as_csv, on=on)
     check_folders(page)

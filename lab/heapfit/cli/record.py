@@ -116,8 +116,8 @@ def record(
         bool,
         typer.Option(
             "--objects",
-            help="Make Python and PHP allocate each object by malloc, instead of from memory "
-            "that they manage themselves (PYTHONMALLOC=malloc, USE_ZEND_ALLOC=0).",
+            help="Make Python and PHP allocate each object by malloc, instead of from their own "
+            "pools (PYTHONMALLOC=malloc, USE_ZEND_ALLOC=0).",
         ),
     ] = False,
     allocator: Annotated[
@@ -130,21 +130,20 @@ def record(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a program and record everything that it does with its heap; its output is not touched.
+    """Run a program and record all its heap calls; its output is unchanged.
 
-    If a workload is a server, it is put under load as in heapfit compare, and the recording of the
-    process that used its heap most is kept; with --attach-children, FILE.1, FILE.2 and so on are
-    those of the others.
+    A server workload runs under its load, as in heapfit compare. The recording of the process that
+    used its heap most is kept; with --attach-children the others are FILE.1, FILE.2, …
 
     The exit code and the signals are the program's own. Its children are recorded only with
     --attach-children, each into FILE.PID. To stop sooner, or begin later, use heapfit ctl PID
     record. With --json, a description of what was written is printed, and the program's own output
     goes to standard error.
 
-    With --pid, record a process that is already running. The recorder is loaded into it, which
-    stops it for a moment, and stays there without doing anything afterwards. For blocks
-    allocated before the recording began, only the call that frees them is recorded. It must be a
-    64-bit x86 process with glibc and without a seccomp filter, and you must be allowed to trace it.
+    With --pid, record a process that is already running. Loading the recorder stops it for a
+    moment; the recorder stays loaded but idle afterwards. For blocks allocated before the recording
+    began, only the call that frees them is recorded. It must be a 64-bit x86 process with glibc and
+    without a seccomp filter, and you must be allowed to trace it.
     """
     if pid is not None:
         _refuse_beside_pid(name, context, children, later, objects, allocator)
@@ -286,7 +285,7 @@ def _say_attached(attached: Attached, options: RecordOptions) -> None:
         )
     else:
         messages.print(
-            f"recording {who} {ends}; it stood still for {attached.still_ms:.1f} ms",
+            f"recording {who} {ends}; it paused for {attached.still_ms:.1f} ms",
             soft_wrap=True,
         )
 

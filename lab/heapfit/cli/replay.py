@@ -68,7 +68,7 @@ def replay(
     ] = Speed.MAX,
     one_thread: Annotated[
         bool,
-        typer.Option("--one-thread", help="Make all calls on one thread, in the order of time."),
+        typer.Option("--one-thread", help="Make all calls on one thread, in time order."),
     ] = False,
     touch: Annotated[
         Touch,
@@ -102,8 +102,8 @@ def replay(
         bool,
         typer.Option(
             "--instructions",
-            help="Also count instructions, which hardly vary. If the processor does not count "
-            "them, Valgrind does, in a slow run of each trial.",
+            help="Also count instructions, which hardly vary. Without hardware counters Valgrind "
+            "counts them, in a slow run of each trial.",
         ),
     ] = False,
     against: Annotated[
@@ -120,12 +120,12 @@ def replay(
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play a recorded program's calls under several allocators, and compare them.
+    """Replay a recorded program's calls under several allocators, and compare them.
 
     The calls are made on the recorded threads, in the recorded order, and the memory is touched;
-    nothing else of the program runs. Times are those of the calls and of touching the memory: what
-    the replayer itself takes is measured in each trial and subtracted. If it was interrupted, the
-    same command continues where it stopped.
+    nothing else of the program runs. Times cover the calls and touching the memory; the replayer's
+    own time is measured and subtracted. If it was interrupted, the same command continues where it
+    stopped.
     """
     real = _real_study(against)
     named = _named(allocators, baseline)

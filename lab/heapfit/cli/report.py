@@ -58,7 +58,7 @@ def report(
     weighed: Weights = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print the table of a study, finished or not, and write its page anew.
+    """Print the table of a study, finished or not, and write its page again.
 
     With --csv or --parquet, only the trials are written, one row each, in base units.
     """

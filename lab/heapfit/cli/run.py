@@ -41,22 +41,22 @@ def run(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="Set an option of the library; may be repeated. heapfit allocators show heapfit "
-            "lists them.",
+            help="Set an option of the library; repeatable. heapfit allocators show heapfit lists "
+            "them.",
         ),
     ] = None,
     control: Annotated[
         bool,
         typer.Option(
-            "--control", help="Let heapfit ctl, top and export watch and steer the program."
+            "--control", help="Let heapfit ctl, top and export watch and control the program."
         ),
     ] = False,
     guard: Annotated[
         bool,
         typer.Option(
             "--guard",
-            help="Report memory errors: of each 32 MiB allocated, one small object is put "
-            "against an inaccessible page. For another size: --set guard_sample=SIZE.",
+            help="Report memory errors: one small object per 32 MiB allocated is placed next to an "
+            "inaccessible page. Another rate: --set guard_sample=SIZE.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -102,7 +102,7 @@ def run(
         typer.Option(
             metavar="N",
             min=1,
-            help="Measured trials of each allocator, at each setting, including in probes.",
+            help="Measured runs of each allocator, at each setting, including in probes.",
         ),
     ] = None,
     cores: Annotated[
@@ -126,7 +126,7 @@ def run(
     install: Install = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a study: prints ratios to the best peer, and writes a page for each workload and for all.
+    """Run a study. Print ratios to the best peer, and write a page per workload and one for all.
 
     For designed experiments, the analysis is shown. If it was interrupted, the same command
     continues where it stopped; more replicates or parts extend it. A part that fails is reported at

@@ -112,8 +112,8 @@ def new(
         int | None,
         typer.Option(
             metavar="N",
-            help="The command is a server on this port; where it names the port, trials may "
-            "use another one.",
+            help="The command is a server on this port; trials may replace the port in the "
+            "command.",
         ),
     ] = None,
     for_: Annotated[
@@ -130,7 +130,7 @@ def new(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a workload file for a command of your own, to be completed: a server needs a load.
+    """Write a draft workload file for your command; add the load for a server.
 
     It is written to the current folder, where the command will run.
     """

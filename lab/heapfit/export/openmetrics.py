@@ -43,7 +43,7 @@ _GAUGES = {
     "large_bytes": ("large_bytes", "Live objects that have spans of their own."),
     "free_bytes": ("free_bytes", "Free blocks among live ones."),
     "cached_bytes": ("cached_bytes", "Free spans that threads keep for themselves."),
-    "dirty_bytes": ("dirty_bytes", "Free shared spans not yet given back to the kernel."),
+    "dirty_bytes": ("dirty_bytes", "Free shared spans not yet returned to the kernel."),
     "zeroed_bytes": ("zeroed_bytes", "Cleared spans that wait for calloc."),
     "own_bytes": ("own_bytes", "The tables of heapfit itself."),
     "context_bytes": ("context_bytes", "Address space of contexts."),
@@ -58,8 +58,8 @@ _GAUGES = {
     "threads_sharing": ("threads_sharing", "Threads that share heaps under a lock."),
 }
 _COUNTERS = {
-    "purged": ("purged_bytes", "Memory given back to the kernel."),
-    "purges": ("purges", "System calls that gave memory back."),
+    "purged": ("purged_bytes", "Memory returned to the kernel."),
+    "purges": ("purges", "System calls that returned memory."),
     "commits": ("commits", "System calls that made address space accessible."),
     "advices": ("advices", "System calls about huge pages."),
     "refills": ("refills", "How often a bin of a thread was empty and was filled again."),
@@ -188,7 +188,7 @@ def _of_totals(snapshots: list[Snapshot]) -> Iterator[Metric]:
 
 def _of_processes(snapshots: list[Snapshot]) -> Iterator[Metric]:
     shrunk = _gauge(
-        "shrunk", "Whether free memory is given back within milliseconds, for the time being."
+        "shrunk", "Whether free memory is returned within milliseconds, for the time being."
     )
     resident = _gauge("process_resident_bytes", "Resident memory of the whole process.")
     huge = _gauge("process_huge_bytes", "Memory of the process that huge pages back.")
@@ -234,7 +234,7 @@ def _of_ledgers(snapshots: list[Snapshot]) -> Iterator[Metric]:
 
 
 def _of_options(snapshots: list[Snapshot]) -> Metric:
-    metric = _gauge("option", "The value in force of an option that is a number.", "name")
+    metric = _gauge("option", "The active value of an option that is a number.", "name")
     for each in snapshots:
         for option in each.options:
             value = _number(option, option.in_force)

@@ -73,14 +73,14 @@ class Answer(Record):
         """The answer in a few words."""
         if self.choice:
             return f"Choose {self.choice}"
-        more = " for now: what is better cannot be told yet"
+        more = " for now: inconclusive"
         return f"Stay with {self.baseline}{more if self.exit_code == CANNOT_BE_TOLD else ''}"
 
 
 ON_A_REPLAY = (
-    "This rests on a replay of the recorded calls: it predicts the peak of memory well, time in "
-    "the allocator less well, and what is kept while the program idles not at all, nor the rest of "
-    "the program: no figure of the process is promised. Watch it after deploying."
+    "This rests on a replay of the recorded calls. It predicts peak memory well and time in the "
+    "allocator less well. It does not predict memory kept while the program idles, or the rest of "
+    "the program, so no figure is promised for the process. Watch it after deploying."
 )
 
 
@@ -95,7 +95,7 @@ def answered(
         baseline=setup.baseline.name,
         today=today,
         is_replay=setup.is_replay,
-        why=["Nothing that was tried ran without a failure or within the bounds."],
+        why=["Every candidate failed or broke a bound."],
         standings=[],
         decisions=[],
         not_chosen=others,
@@ -191,7 +191,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         *start.not_chosen,
         # Finalists that fail more often than what is used today are no choice.
         *(
-            NotChosen(name=name, after="confirm", reason=f"a trial of it failed: {first.reason}")
+            NotChosen(name=name, after="confirm", reason=f"a run of it failed: {first.reason}")
             for name, [first, *_] in failed.items()
         ),
         *(
@@ -280,7 +280,7 @@ def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
         return f"Nothing meets {goal.text}: no figure was measured."
     lowest = min(highest, key=lambda name: highest[name])
     return (
-        f"Nothing meets {goal.text}: the lowest value seen is that of {lowest}, "
+        f"Nothing meets {goal.text}: the lowest is {lowest}'s, "
         f"{bytes_text(round(highest[lowest]))} {_JUDGED[goal.limit.what]}."
     )
 
@@ -326,8 +326,7 @@ def _untold_words(
             better = "less" if metric.better == "lower" else "more"
             lines.append(
                 f"Whether {each.name} has {better} {metric.label.lower()} than "
-                f"{setup.baseline.name} "
-                "cannot be told: the true ratio may be anywhere from "
+                f"{setup.baseline.name} is not known: the true ratio may be anywhere from "
                 f"{verdict.low or 0.0:.2f}x to {verdict.high or inf:.2f}x."
             )
             needed.append(noise.blocks_to_show(reading.readings, name, each.name))
@@ -342,7 +341,7 @@ def _what_it_takes(
 ) -> str:
     quiet = "a quieter machine, or more work in each run, would need fewer"
     if blocks is None:
-        return f"No practicable number of blocks would tell: {quiet.partition(',')[0]}."
+        return "No practical number of blocks would settle it: use a quieter machine."
     said = f"About {blocks} blocks would show a gain of {100 * noise.WORTH:.0f} %"
     time_s = time_for(setup, where.parent, reading, blocks)
     if time_s is None:
@@ -543,22 +542,28 @@ def _why(
     if choice is None:
         if able:
             names = join_words([each.name for each in able])
-            broken = ("is shown to break" if all(e.keeps == "failed" for e in able)
-                      else "is not shown to hold")  # fmt: skip
-            return [f"Better by the goal, but what --keep asks for {broken}: {names}."]
-        said = f"is shown to be better than {baseline} by the goal, and by enough to matter"
-        reasons = advice.reasons
+            return [f"Better by the goal, but {_broken(able)}: {names}."]
+        same = f"No allocator is shown to be better than {baseline}, which"
+        reasons = advice.reasons.replace(same, baseline)
         if reasons and goal.gives != "both":
             label = metrics[0 if goal.gives == "time" else -1].label.lower()
             reasons = f"Judged by {label} alone: {reasons[0].lower()}{reasons[1:]}"
-        return [f"Nothing that was tried {said}.", *filter(None, [reasons, advice.basis])]
+        said = f"No candidate is shown to be better than {baseline} by enough to matter."
+        return [said, *filter(None, [reasons, advice.basis])]
     lines = [advice.basis] if advice.basis else []
     for metric in metrics:
         if verdict := _found(summary, metric, choice.name):
-            start = f"{choice.name} has {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
+            verb = "takes" if metric.better == "lower" else "reaches"
+            start = f"{choice.name} {verb} {_ratio(verdict).lstrip('~')} the {metric.label.lower()}"
             more = f" ({more})" if (more := _more(verdict)) else ""
             lines.append(f"{start} of {baseline}{more}: {_meaning(metric, verdict)}.")
     return lines
+
+
+def _broken(standings: Sequence[Standing]) -> str:
+    """How all of these do with the bounds of --keep, none of which passed them."""
+    are_shown = all(each.keeps == "failed" for each in standings)
+    return "shown to break --keep" if are_shown else "not shown to meet --keep"
 
 
 def _meaning(metric: Metric, verdict: Verdict) -> str:
@@ -575,13 +580,12 @@ def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
     if not _meets(goal.limit, standing.limited):
         return f"above {goal.text}: {bytes_text(round(standing.limited or 0))}"
     if standing.untold and not standing.gains:
-        return f"whether it is better cannot be told: {figures}"
+        return f"inconclusive: {figures}"
     if not standing.gains:
         return f"{standing.shortfall}: {figures}"
     if standing.keeps != "passed":
-        how = "is shown to break" if standing.keeps == "failed" else "is not shown to hold"
-        return f"a bound of --keep {how}: {figures}"
+        return f"{_broken([standing])}: {figures}"
     if choice is None:
-        return f"it is within {goal.text}, as is what is used today: {figures}"
+        return f"within {goal.text}, but so is today's allocator: {figures}"
     simpler = "; the simpler one is preferred" if choice.name in plainer(standing.name) else ""
-    return f"it pays too, but is not shown to be ahead of {choice.name}{simpler}: {figures}"
+    return f"also a gain, but not shown to be better than {choice.name}{simpler}: {figures}"

@@ -426,7 +426,7 @@ Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, 
   Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
   here         {run}
 
-See that it is in force
+Check that it is loaded
   {in_force}
 
 Watch it

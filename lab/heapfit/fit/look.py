@@ -381,6 +381,6 @@ def _growth(profile: Profile, trace: Path) -> str:
     if growing is None or growing.amount.bytes < _MOSTLY * profile.peak.amount.bytes:
         return ""
     return (
-        f"{growing.name} holds more and more as the program works. In a service, that is a leak or "
-        f"a cache without a limit, which no allocator mends: heapfit profile {shell_word(trace)}"
+        f"{growing.name} keeps growing as the program works. In a service, that is a leak or an "
+        f"unbounded cache, which no allocator fixes: heapfit profile {shell_word(trace)}"
     )

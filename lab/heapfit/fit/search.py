@@ -242,7 +242,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     # A step of few trials may be one in which today's allocator is lucky.
     earlier = trials_of(each for each in steps(where.parent) if each.name < where.name)
     out = {
-        name: f"a trial of it {failed[0].status}: {failed[0].reason}"
+        name: f"a run of it {failed[0].status}: {failed[0].reason}"
         for name, failed in failing([*earlier, *trials], setup.baseline.name).items()
         if name in by_name
     }

@@ -158,7 +158,7 @@ def _decide(
     if outcome == "untold" and is_above:
         why += (
             f"; {counted(len(saved), 'saved run')} and {len(found)} now are too few to show "
-            "growth, for a figure may vary: take 5 of each (--runs), saving anew, or use --allow"
+            "growth, for a figure may vary: take 5 of each (--runs), saving again, or use --allow"
         )
     elif outcome == "untold":
         why += (

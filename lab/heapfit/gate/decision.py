@@ -37,6 +37,11 @@ class Decision(Record):
     why: str
     places: list[Place] = Field(default=[])
 
+    @property
+    def word(self) -> str:
+        """The outcome as a reader is told it."""
+        return "inconclusive" if self.outcome == "untold" else self.outcome
+
 
 def exit_code(decisions: Sequence[Decision]) -> int:
     """Return 1 where a bound is shown to be exceeded, else 4 where a program does not run, else 3

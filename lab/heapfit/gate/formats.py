@@ -71,7 +71,7 @@ def markdown(decisions: Sequence[Decision], title: str) -> str:
     """Return the decisions as a table for a comment, with the lines behind them."""
     lines = [f"### {_cell(title)}", "", "| | figure | |", "|---|---|---|"]
     lines += [
-        f"| {f'**{each.outcome}**' if each.outcome != 'passed' else 'passed'} "
+        f"| {f'**{each.word}**' if each.outcome != 'passed' else 'passed'} "
         f"| {_cell(each.name)} | {_cell(each.why)} |"
         for each in decisions
     ]

@@ -379,7 +379,7 @@ def load(path: Path) -> Heap:
         found = Heap.model_validate_json(path.read_bytes())
         if not _is_sound(found.figures):
             raise UsageError(
-                f"{path} has been changed since it was saved; save it anew with --save"
+                f"{path} has been changed since it was saved; save it again with --save"
             )
         return found
     except FileNotFoundError as error:
@@ -388,7 +388,7 @@ def load(path: Path) -> Heap:
         ) from error
     except (ValidationError, UnicodeDecodeError) as error:
         raise UsageError(
-            f"{path} was not saved by this heapfit's check; save it anew with --save"
+            f"{path} was not saved by this heapfit's check; save it again with --save"
         ) from error
 
 

@@ -124,13 +124,13 @@ def names_lines(program: str) -> str | None:
     >>> names_lines("/usr/bin/python3.11"), names_lines("/usr/bin/git")
     ('`heapfit record --objects -- CMD` names lines of Python', None)
     >>> names_lines("/usr/bin/perl")
-    'tools of its own name lines of scripts'
+    "the language's own tools show those"
     """
     language = language_of(program)
     if language == "python":
         return "`heapfit record --objects -- CMD` names lines of Python"
     scripts = language is not None and language != "java"
-    return "tools of its own name lines of scripts" if scripts else None
+    return "the language's own tools show those" if scripts else None
 
 
 def runtime_of(program: Path, files: Iterable[str]) -> str | None:

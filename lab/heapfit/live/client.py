@@ -146,7 +146,7 @@ class Asker:
                 )
             raise NotListening(
                 f"process {peer.pid} listens in the place of {pid} ({self.process.name}), and was "
-                f"sent nothing; end it, then start {pid} anew"
+                f"sent nothing; end it, then start {pid} again"
             )
         # It may have been root when it opened the socket.
         if peer.uid not in (self.process.user, 0):

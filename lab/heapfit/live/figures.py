@@ -80,7 +80,7 @@ def since_start(snapshot: Snapshot) -> list[Figure]:
 # What an allocator leaves its fast path for, and how that is counted.
 _LEAVES = {
     "purges": count,
-    "given back": size,
+    "returned": size,
     "commits": count,
     "refills": count,
     "remote batches": count,
@@ -231,7 +231,7 @@ def options(snapshot: Snapshot) -> Sheet:
     """Return all options: the value in force, the default, and what each is for."""
     columns: _Columns[tuple[int, LiveOption]] = {
         "option": lambda row: Cell(row[0], row[1].name),
-        "in force": lambda row: Cell(0, value_text(row[1], row[1].in_force)),
+        "active": lambda row: Cell(0, value_text(row[1], row[1].in_force)),
         "default": lambda row: Cell(0, value_text(row[1], row[1].initial)),
         "while running": lambda row: Cell(row[1].live, "yes" if row[1].live else "no"),
         "meaning": lambda row: Cell(0, row[1].description),

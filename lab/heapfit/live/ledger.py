@@ -21,7 +21,7 @@ _IN_HEAP = {
     "cached": "free spans that threads keep",
     "on_the_way": "freed by another thread, not taken in yet",
     "orphaned": "free pages that threads left behind",
-    "decaying": "free, goes back as the program allocates, or by trim",
+    "decaying": "free, returned as the program allocates, or by trim",
     "zeroed": "cleared for calloc",
     "never_used": "part of a huge page that was never asked for",
     "tables": "heapfit's own",

@@ -86,8 +86,8 @@ def belongs_to_another(process: Process) -> NotListening | None:
         return None
     owner = _user_name(process.user)
     return NotListening(
-        f"process {process.pid} ({process.name}) belongs to {owner}, who alone may watch and steer "
-        f"it; put before the command: sudo -u {owner}"
+        f"process {process.pid} ({process.name}) belongs to {owner}, who alone may watch and "
+        f"control it; put before the command: sudo -u {owner}"
     )
 
 

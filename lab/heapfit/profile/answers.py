@@ -99,8 +99,8 @@ def content(profile: Profile, trace: str = "TRACE") -> Content:
 def _nothing_proposed(profile: Profile) -> str:
     if hidden := hidden_by(profile.recordings):
         return (
-            "This recording cannot tell whether the program's objects grow: "
-            f"{hidden.keeps}, and these are not recorded. To tell, {hidden.instead}."
+            "This recording cannot show whether the program's objects grow: "
+            f"{hidden.keeps}, and these are not recorded. To see it, {hidden.instead}."
         )
     return _NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO
 
@@ -188,7 +188,7 @@ def _circumstances(profile: Profile) -> list[str]:
         f"recorded over {Path(first.allocator).name}" if first.allocator else "",
         f"{first.arch}, {counted(first.cores, 'core')}",
         f"call sites {first.sites} deep" if first.sites else "",
-        f"a sample: one allocation for each {size(first.sample)}, with standard errors behind ±"
+        f"a sample: one allocation per {size(first.sample)}, with standard errors behind ±"
         if first.sample
         else "",
     ]
@@ -265,18 +265,18 @@ def _facts(profile: Profile) -> list[Fact]:
             + (f", {count(most)}/s at the busiest" if (most := totals.per_second_most) else ""),
         ),
         Fact(
-            "Asked for",
+            "Requested",
             bytes_with_error(totals.allocations),
             f"{size(totals.mean_size or 0.0)} on average",
         ),
         Fact(
-            "Most live",
+            "Peak live",
             bytes_with_error(profile.peak.amount),
             f"{blocks(profile.peak.amount.objects)}{of_it}, "
             + ("each at its own peak" if several else f"after {span(main.peak_ns)}"),
             always=True,
         ),
-        Fact("Most resident", *_resident(profile)),
+        Fact("Peak resident", *_resident(profile)),
         Fact(
             "Live when the recording ended" if ended_early(profile) else "Live at the end",
             bytes_with_error(profile.leaks.amount),
@@ -298,8 +298,8 @@ def _pinner(profile: Profile) -> list[Fact]:
     if first is None or pinned.bytes < max(MIB, 2 * pinned.amount.bytes):
         return []
     live = bytes_with_error(first.amount)
-    note = f"{first.name}: so much is free on pages with {live} of its blocks"
-    return [Fact("Keeps free memory", size(first.bytes), note, always=True)]
+    note = f"{first.name}: pinned by {live} of its blocks"
+    return [Fact("Pins free memory", size(first.bytes), note, always=True)]
 
 
 def _first_pinner(profile: Profile) -> PinningSite | None:
@@ -318,11 +318,11 @@ def _holder(profile: Profile) -> list[Fact]:
     if first is None:
         return []
     note = f"{first.name}: {percent(first.share)} {when}"
-    most = Fact("Held most", bytes_with_error(first.amount), note, always=True)
+    most = Fact("Largest holder", bytes_with_error(first.amount), note, always=True)
     growing = memory.grower(profile)
     if growing is None or growing.name == first.name:
         return [most]
-    how = re.sub("^(of which|where|which) ", "", memory.how_it_grew(growing, profile))
+    how = memory.how_it_grew(growing, profile).removeprefix("which ")
     grew = Fact("Grew", bytes_with_error(growing.amount), f"{growing.name}: {how}")
     # In a recording that began late, most may have taken the place of blocks from before.
     return [grew] if began_late(profile) else [grew, most]
@@ -345,9 +345,9 @@ def _resident(profile: Profile) -> tuple[str, str]:
     processes = [max(each.resident_most or 0 for each in own) for own in _processes(profile)]
     if not any(processes):
         return "not known", "it was not recorded"
-    before = "what was allocated before, " if began_late(profile) else ""
-    shared = "; what processes share counts in each" if len(processes) > 1 else ""
-    note = f"{before}code, libraries, stacks and own mappings included{shared}"
+    before = "earlier allocations, " if began_late(profile) else ""
+    shared = "; shared memory counts in each process" if len(processes) > 1 else ""
+    note = f"includes {before}code, libraries, stacks and mappings{shared}"
     return size(sum(processes)), note
 
 
@@ -377,7 +377,7 @@ def _without_lines(profile: Profile) -> list[str]:
         if missed >= _LINES_MISSED:
             said.append(
                 f"{tables.program(each)} is an interpreter: {percent(missed)} of the bytes come "
-                f"from functions of its own, which are not lines of the script; {lines}."
+                f"from its own functions, not from lines of the script; {lines}."
             )
     # One file may be several programs, told apart by how they are called.
     of_module = {Path(each.program).name: each for each in profile.recordings}
@@ -413,9 +413,9 @@ def _commands(profile: Profile, trace: str) -> list[tuple[str, str]]:
     kept = memory.kept_after_peak(profile)
     setting = " --control --set background=on" if kept and kept.feature == memory.BACKGROUND else ""
     run = _with_command(f"heapfit run{setting} -- CMD", profile)
-    replay = ("Play it back under other allocators", f"heapfit replay {name}")
+    replay = ("Replay it under other allocators", f"heapfit replay {name}")
     return [
-        # A replay has no idle time, in which memory is given back.
+        # A replay has no idle time, in which memory is returned.
         *([] if sampled(profile.recordings) or kept else [replay]),
         ask,
         (
@@ -433,23 +433,22 @@ def _memory(profile: Profile) -> list[str]:
     main = largest(profile)
     course = main.course
     sentences = [
-        f"{_of(main, profile)}{'of what was recorded, ' if main.began_late else ''}at most "
-        f"{size(main.peak.bytes)} were live, in "
-        f"{count(main.peak.objects)} blocks, after {span(main.peak_ns)} of "
-        f"{span(main.duration_ns)}; {size(main.end.bytes)} at the end."
+        f"{_in(main, profile)}{'recorded ' if main.began_late else ''}live memory peaked at "
+        f"{size(main.peak.bytes)} in {count(main.peak.objects)} blocks, after "
+        f"{span(main.peak_ns)} of {span(main.duration_ns)}; {size(main.end.bytes)} at the end."
     ]
     if main.resident_most is None:
-        return [capitalised(sentences[0]), "How much was resident was not recorded."]
+        return [capitalised(sentences[0]), "Resident memory was not recorded."]
     anonymous = max((each for each in course.resident_anonymous if each is not None), default=None)
     part = "" if anonymous is None else f", {size(anonymous)} of it anonymous"
-    before = ", what was allocated before the recording included" if main.began_late else ""
-    sentences.append(f"At most {size(main.resident_most)} were resident{part}{before}.")
+    before = ", including earlier allocations" if main.began_late else ""
+    sentences.append(f"Peak resident memory was {size(main.resident_most)}{part}{before}.")
     return [capitalised(each) for each in sentences]
 
 
-def _of(recording: Recording, profile: Profile) -> str:
+def _in(recording: Recording, profile: Profile) -> str:
     several = len(profile.recordings) > 1
-    return f"of {tables.process(recording)}, " if several else ""
+    return f"in {tables.process(recording)}, " if several else ""
 
 
 def _peak(profile: Profile) -> list[str]:
@@ -459,8 +458,8 @@ def _peak(profile: Profile) -> list[str]:
     mean = peak.amount.bytes / peak.amount.objects
     sentences = [
         f"At the peak {blocks(peak.amount.objects)} of {size(mean)} on average "
-        f"{'was' if peak.amount.objects == 1 else 'were'} live; for the {size(peak.amount.bytes)} "
-        f"asked for, the allocator gave {size(peak.usable_bytes)}."
+        f"{'was' if peak.amount.objects == 1 else 'were'} live; the program requested "
+        f"{size(peak.amount.bytes)}, the allocator gave {size(peak.usable_bytes)}."
     ]
     if peak.sizes:
         most = max(peak.sizes, key=lambda each: each.amount.bytes)
@@ -470,12 +469,12 @@ def _peak(profile: Profile) -> list[str]:
     if peak.rival is not None:
         sentences.append(
             f"After {span(profile.recordings[0].rival_ns or 0)}, when {peak.rival.name} holds "
-            f"{size(peak.rival.amount.bytes)}, memory is as high within the error of the sample."
+            f"{size(peak.rival.amount.bytes)}, memory is as high, within sampling error."
         )
     if peak.ages:
         sentences.append(
-            f"{percent(peak.ages[0].share)} of it was allocated in the last tenth of the time "
-            "before."
+            f"{percent(peak.ages[0].share)} of the peak was allocated in the last tenth of the "
+            "time before it."
         )
     return sentences
 
@@ -483,13 +482,13 @@ def _peak(profile: Profile) -> list[str]:
 def _pinned(profile: Profile) -> list[str]:
     pinned = profile.pinned
     if not pinned.known:
-        return ["How much free memory live blocks hold is not known."]
+        return ["How much free memory live blocks pin is not known."]
     if not pinned.bytes:
-        return ["At the moments that were looked at, live blocks held no free memory."]
-    when = "" if pinned.at_ns is None else f"After {span(pinned.at_ns)} "
+        return ["Live blocks pinned no free memory at any moment examined."]
+    when = "" if pinned.at_ns is None else f"After {span(pinned.at_ns)}, "
     sentences = [
-        f"{when}{size(pinned.bytes)} of free memory shared pages with only "
-        f"{size(pinned.amount.bytes)} of live blocks: the most at the moments that were looked at."
+        f"{when}{size(pinned.bytes)} of free memory lay on pages with only "
+        f"{size(pinned.amount.bytes)} of live blocks: the most at any moment examined."
     ]
     if first := _first_pinner(profile):
         sentences.append(
@@ -517,8 +516,8 @@ def _distribution(each: Distribution, named: bool) -> str:
 def _rounding(profile: Profile) -> list[str]:
     waste = profile.waste
     sentences = [
-        "Size classes give a block more than was asked for: "
-        f"{each.title} {size(each.peak_bytes)} more at the peak, {percent(each.peak_waste or 0.0)}."
+        f"Rounding to size classes adds {size(each.peak_bytes)} "
+        f"({percent(each.peak_waste or 0.0)}) at the peak under {each.title}."
         for each in waste.allocators
         if each.recorded
     ]
@@ -559,13 +558,13 @@ def _bursts(profile: Profile) -> list[str]:
     found = profile.transactions
     if not found.threads:
         return [
-            "No thread works in bursts: periods by whose end nine tenths of what it allocated "
-            "in them has been freed."
+            "No thread works in bursts: periods by whose end 90 % of what was allocated in them is "
+            "freed."
         ]
     first = max(found.threads, key=lambda each: each.bursts * each.allocations)
     return [
-        f"{_share(found.share)} of all allocations are within bursts: periods by whose end at "
-        "least nine tenths of what the thread allocated in them has been freed.",
+        f"{_share(found.share)} of all allocations are within bursts: periods by whose end 90 % of "
+        "what was allocated in them is freed.",
         f"{first.thread} has {counted(first.bursts, 'burst')} of {count(first.allocations)} "
         f"allocations and {size(first.bytes)} on average, of which {size(first.most_live_bytes)} "
         f"are live at a time; {_share(first.survivor_share)} of the blocks live on.",
@@ -591,11 +590,11 @@ def _realloc(profile: Profile) -> list[str]:
         return ["The program reallocates nothing."]
     each = ""
     if reallocs.per_block is not None:
-        each = f", {reallocs.per_block:.1f} for each block that is reallocated"
+        each = f", {reallocs.per_block:.1f} per reallocated block"
     return [
-        f"Of the allocations {_share(reallocs.share)} are reallocations{each}: of "
-        f"{count(reallocs.calls.objects)} in all, {count(reallocs.grown)} made a block larger and "
-        f"{count(reallocs.shrunk)} smaller, the largest then of {size(reallocs.largest)}.",
+        f"{_share(reallocs.share)} of the allocations are reallocations{each}. Of "
+        f"{count(reallocs.calls.objects)}, {count(reallocs.grown)} grew a block and "
+        f"{count(reallocs.shrunk)} shrank one; the largest result was {size(reallocs.largest)}.",
         f"{_share(reallocs.in_place_share)} stayed in place, and moving the others copied "
         f"{size(reallocs.copied_bytes)}.",
     ]
@@ -606,7 +605,7 @@ def _sampled_reallocs(profile: Profile) -> list[str]:
     if not reallocs.calls.objects:
         return ["No reallocation is in the sample."]
     return [
-        f"Of the allocations {_share(reallocs.share)} are reallocations: "
+        f"{_share(reallocs.share)} of the allocations are reallocations: "
         f"{objects_with_error(reallocs.calls)}, of {bytes_with_error(reallocs.calls)}."
     ]
 
@@ -647,7 +646,7 @@ def _end(profile: Profile) -> list[str]:
     return [
         f"{bytes_with_error(leaks.amount)} in {blocks(leaks.amount.objects)} "
         f"{'was' if leaks.amount.objects == 1 else 'were'} {left}, "
-        f"{_share(leaks.share)} of all that was asked for."
+        f"{_share(leaks.share)} of all that was requested."
     ]
 
 
@@ -678,7 +677,7 @@ _SHAPES = {
     ),
     "peak": _Shape("What the peak is made of", _peak, memory.peak, tables.peak, beside=True),
     "pinned": _Shape(
-        "Free memory that live blocks hold",
+        "Free memory pinned by live blocks",
         _pinned,
         placement.pinned,
         tables.pinned,
@@ -719,7 +718,7 @@ _SHAPES = {
     ),
     "bursts": _Shape("Bursts", _bursts, placement.bursts, tables.bursts),
     "threads": _Shape(
-        "Who frees whose blocks",
+        "Frees by other threads",
         _threads,
         placement.threads,
         tables.threads,
@@ -736,24 +735,24 @@ _SHAPES = {
         "Interleaved: how many of a site's allocations came after one of another site, of the "
         "same thread and of similar size, so that blocks of the two lie side by side.",
     ),
-    "end": _Shape("What is left at the end", _end, memory.end, tables.end, beside=True),
+    "end": _Shape("Live at the end", _end, memory.end, tables.end, beside=True),
 }
 
 # In place of the last, where the program went on.
-_OF_A_PART = replace(_SHAPES["end"], title="What was live when the recording ended")
+_OF_A_PART = replace(_SHAPES["end"], title="Live when the recording ended")
 
 
 def _told_by_a_full_recording(what: str) -> Callable[[Profile, str], Advice]:
     """Return advice that says what a sample, which has single objects, cannot know."""
-    sentence = f"A sample does not tell {what}: record it again without `--sample`."
+    sentence = f"A sample does not show {what}: record it again without `--sample`."
     return lambda _profile, _trace: none(sentence)
 
 
 def _told_as_usual(what: str) -> Callable[[Profile, str], Advice]:
     """Return advice that says what a recording of an interpreter's every object cannot know."""
     sentence = (
-        "No advice: each of the interpreter's objects was allocated by malloc, as is not usual. "
-        f"Record the program without `--objects` to learn {what}."
+        "No advice: the interpreter allocated every object by malloc, which is unusual. Record the "
+        f"program without `--objects` to learn {what}."
     )
     return lambda _profile, _trace: none(sentence)
 
@@ -769,7 +768,7 @@ def _kept_of_each_object(profile: Profile, trace: str) -> Advice:
 # In place of these, where the interpreter's own allocator was off.
 _OF_EACH_OBJECT = {
     "memory": _kept_of_each_object,
-    "pinned": _told_as_usual("what its blocks keep free"),
+    "pinned": _told_as_usual("what its blocks pin"),
     "rounding": _told_as_usual("what rounding adds to its blocks"),
     "rate": _told_as_usual("what its calls cost"),
     "lifetimes": _told_as_usual("whether pools help"),
@@ -785,13 +784,11 @@ _OF_A_SAMPLE = {
     ),
     "bursts": _Shape(
         "Bursts",
-        lambda _: [
-            "Whether threads work in periods by whose end everything has been freed is not known."
-        ],
+        lambda _: ["Whether threads work in bursts is not known."],
         _told_by_a_full_recording("which allocations follow each other"),
     ),
     "pinned": _Shape(
-        "Free memory that live blocks hold",
+        "Free memory pinned by live blocks",
         _pinned,
         _told_by_a_full_recording("which blocks lie on a page"),
     ),

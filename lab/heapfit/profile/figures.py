@@ -112,7 +112,7 @@ def _size_axis(largest: int) -> dict[str, Any]:
     while ticks[-1] < largest:
         ticks.append(ticks[-1] * _SIZE_TICK_RATIO)
     return axis(
-        "size asked for (bytes, logarithmic)",
+        "requested size (bytes, logarithmic)",
         type="log",
         range=[math.log10(_FIRST_SIZE), math.log10(max(largest, 2 * _FIRST_SIZE))],
         tickvals=ticks,
@@ -265,7 +265,7 @@ def threads(profile: Profile) -> Drawing | None:
     )
     return Drawing(
         figure.plain(),
-        f"Who frees whose blocks, as a square of {number} threads: "
+        f"Frees by other threads, as a square of {number} threads: "
         f"{percent(sharing.remote_share or 0.0)} are freed by another thread.",
     )
 

@@ -36,8 +36,8 @@ def recordings(profile: Profile) -> Table | None:
     """The recorded processes, where there are several."""
     columns: _Columns[Recording] = {
         "Process": lambda each: Cell(process(each), detail=each.name),
-        "Most live": lambda each: _bytes(each.peak),
-        "Most resident": lambda each: _size(each.resident_most or None),
+        "Peak live": lambda each: _bytes(each.peak),
+        "Peak resident": lambda each: _size(each.resident_most or None),
         "Live at the end": lambda each: _bytes(each.end),
         "Allocations": lambda each: _objects(each.allocations),
         "Threads": lambda each: Cell(f"{each.threads:,}", each.threads),
@@ -125,7 +125,7 @@ def rounding(profile: Profile) -> Table | None:
         ),
         "Adds to the peak": lambda each: _size(each.peak_bytes),
         "Of the peak": lambda each: _share(each.peak_waste),
-        "Of all asked for": lambda each: _share(each.waste),
+        "Of all requested": lambda each: _share(each.waste),
         "Version": lambda each: Cell(each.version),
     }
     return _table(profile.waste.allocators, columns)

@@ -70,7 +70,7 @@ def library() -> Path:
     found = paths.libraries()
     if found and VARIANT not in found:
         raise HeapfitError(
-            "this heapfit was built without its recorder; install libzstd-dev and build it anew"
+            "this heapfit was built without its recorder; install libzstd-dev and rebuild it"
         )
     return paths.library(VARIANT)
 

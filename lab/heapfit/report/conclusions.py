@@ -26,7 +26,7 @@ MERE_RANGES = (
     f"Where fewer than {FEWEST_TRIALS} trials have a figure, the interval of a median is only "
     "their range, which holds the true median with less than 95 % confidence."
 )
-DIFFERENCES = "Where a figure can be zero, the difference of means from {} stands for the ratio."
+DIFFERENCES = "If a metric can be zero, the difference of means from {} replaces the ratio."
 NOTHING = "No measured run has succeeded, so there is nothing to compare."
 _ALONE = "Only {} takes part, so its settings are compared."
 
@@ -92,7 +92,7 @@ def _of_program(
     program, first = names
     label = mid_sentence(metric.label)
     if verdict is None or not verdict.told:
-        return f"Of {program} under {allocator}, too few trials tell anything on {label}."
+        return f"Too few trials of {program} under {allocator} to compare {label}."
     found = verdict_text(verdict, results.scale(metric, TERMINAL_DIGITS), "x", 2)
     figure = found.with_unit
     between = f"{found.low}{DASH if verdict.subject == 'ratio' else ' to '}{found.high}"
@@ -101,7 +101,7 @@ def _of_program(
             f"On {label}, {program} cannot be told apart from {first} under {allocator} "
             f"({figure}, {between})."
         )
-    little = "" if verdict.matters else ", by what may be too little to matter"
+    little = "" if verdict.matters else ", perhaps by too little to matter"
     little = ", by too little to matter" if verdict.trivial else little
     if verdict.subject == "ratio":
         verb = "takes" if metric.better == "lower" else "reaches"
@@ -127,10 +127,11 @@ def alone(results: Results) -> list[str]:
 
 def _settings(results: Results, metric: Metric) -> str:
     """Return what the verdicts say of the settings in one metric."""
-    where = f"On {mid_sentence(metric.label)}"
+    label = mid_sentence(metric.label)
+    where = f"On {label}"
     found = results.outcome_of_settings(metric)
     if found is None:
-        return f"{where}, these few trials tell nothing: {FEWEST_BLOCKS} of each are needed."
+        return f"Too few trials to compare {label}: {FEWEST_BLOCKS} of each are needed."
     if found.alike:
         return f"{where}, no difference can be shown between the settings."
     best = found.best
@@ -231,9 +232,9 @@ def _too_little(metric: Metric, found: Outcome) -> str:
         said += f", by {size}" if of_all else f"; {_lead_over(little)} is {size}"
     if unclear := [each for each in leads if not each.trivial and not each.matters]:
         least, most = _smallest_and_largest(metric, unclear)
-        size = f"may be too little to matter ({_intervals(unclear)}: {least} to {most})"
+        size = f"too little to matter ({_intervals(unclear)}: {least} to {most})"
         of_all = len(unclear) == len(leads)
-        said += f", by what {size}" if of_all else f"; {_lead_over(unclear)} {size}"
+        said += f", perhaps by {size}" if of_all else f"; {_lead_over(unclear)} may be {size}"
     return said
 
 

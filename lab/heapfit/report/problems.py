@@ -117,9 +117,9 @@ def _other_output(summary: Summary) -> Iterator[str]:
     names = join_words([visible(name) for name in summary.other_output])
     verb = "print" if len(summary.other_output) > 1 else "prints"
     yield (
-        f"{names} {verb} something different from {visible(summary.study.programs[0])}, in "
-        "trials that are good all the same, since each program is held to its own output. If "
-        "they should do the same work, look into that first."
+        f"{names} {verb} different output from {visible(summary.study.programs[0])}. The trials "
+        "count, since each program is checked against its own output. If they should do the same "
+        "work, look into that first."
     )
 
 
@@ -128,8 +128,8 @@ def _left_out(summary: Summary) -> Iterator[str]:
     measured = {(each.allocator, setting_of(each)) for each in summary.estimates}
     for name, setting in sorted(never_finish(summary.study, summary.problems) - measured):
         yield (
-            f"{visible(name)}, {setting_label(setting)}, is left out: no trial of it has ended, "
-            f"and {MOST_TIMEOUTS} ran into the time-out. To give it more time: --timeout."
+            f"{visible(name)}, {setting_label(setting)}, is left out: none of its trials "
+            f"finished, and {MOST_TIMEOUTS} timed out. --timeout allows more time."
         )
 
 
@@ -138,9 +138,9 @@ def _outlived(summary: Summary) -> Iterator[str]:
     if 2 * summary.trials_outlived > summary.trials_done and not summary.study.workload.server:
         yield (
             f"In {counted(summary.trials_outlived, 'trial')} the program left a process running "
-            "in the background, which was ended with it: what that process does is not in these "
-            "figures. If it turns into a daemon, have it stay in the foreground, and describe it "
-            "as a server: heapfit workloads new --port N -- CMD."
+            "in the background, which was killed with it and is not in these figures. If the "
+            "program daemonises, keep it in the foreground, and describe it as a server: "
+            "heapfit workloads new --port N -- CMD."
         )
 
 
@@ -156,7 +156,7 @@ def _mixed(summary: Summary) -> Iterator[str]:
         clauses = [visible(each) for each in differences(before.identity, session.identity)]
         after = counted(session.first, "trial")
         yield (
-            f"This mixes trials of different things (--mix): after {after}{where}, "
+            f"Not all trials measured the same thing (--mix): after {after}{where}, "
             f"{join_words(clauses)}."
         )
 
@@ -176,10 +176,10 @@ def _linked(summary: Summary) -> Iterator[str]:
             if own:
                 program = visible(of) if study.programs else "The program"
                 said[of] = (
-                    f"{program} is linked with {visible(library.name)}, which has a malloc: "
-                    f"{join_words(own)}, for which nothing is preloaded, ran on that and not "
-                    "on the C library's. To measure the latter, add "
-                    f"libc={c_library(libraries)} to --allocators."
+                    f"{program} is linked with {visible(library.name)}, which has a malloc. "
+                    f"Nothing is preloaded for {join_words(own)}, so "
+                    f"{'they' if own[1:] else 'it'} ran on that malloc. To measure the C "
+                    f"library's, add libc={c_library(libraries)} to --allocators."
                 )
     yield from said.values()
 
@@ -190,8 +190,8 @@ def _same_allocators(summary: Summary) -> Iterator[str]:
         if each.variant_of and each.variant_of.name in names and not settings_of_variant(each):
             yield (
                 f"{visible(each.variant_of.name)} and {visible(each.name)} are the same "
-                "allocator: a difference shown between them is chance, as in one column of "
-                "twenty, or caused by the machine."
+                "allocator: a difference shown is chance (one column in twenty) or caused by the "
+                "machine."
             )
 
 
@@ -251,8 +251,8 @@ def precision_reached(summary: Summary) -> str | None:
     if _without_ratio(summary):
         return None
     return (
-        f"After {counted(found.blocks, 'block')} every interval of what decides reaches at most "
-        f"{percent(found.reached)} to either side; {percent(rule.precision)} was asked for."
+        f"After {counted(found.blocks, 'block')}, every deciding interval is within "
+        f"±{percent(found.reached)}; ±{percent(rule.precision)} was requested."
     )
 
 
@@ -263,19 +263,19 @@ def _precision(summary: Summary) -> Iterator[str]:
         return
     if names := _without_ratio(summary):
         yield (
-            f"Of {join_words(names)} some figure is zero, so that there is no ratio whose "
-            "precision could be waited for: say how many --replicates in place of --precision."
+            f"Some values of {join_words(names)} are zero, so there is no ratio to wait for: use "
+            "--replicates instead of --precision."
         )
         return
     if found is None or found.reached <= rule.precision:
         return
     if summary.trials_done < summary.trials_planned:
         return
-    said = f"The precision asked for, {percent(rule.precision)}, is not reached"
+    said = f"The requested precision, {percent(rule.precision)}, is not reached"
     pair = join_words([visible(found.first), visible(found.second)])
     if not isfinite(found.reached):
         more = "" if rule.max_time_s is None else "; allow more with --max-time"
-        yield f"{said}: of {pair} there are too few blocks to compare{more}."
+        yield f"{said}: too few blocks to compare {pair}{more}."
         return
     label = next(each.label for each in summary.study.metrics if each.name == found.metric)
     needed = ceil(needed_blocks(found, rule.precision))
@@ -309,9 +309,9 @@ def _looks(summary: Summary) -> Iterator[str]:
     if len(shown) > 1:
         rate = percent(min(1.0, len(shown) * SIGNIFICANT))
         yield (
-            f"Verdicts were shown after {join_words(shown)} blocks. Seeing one and then adding "
-            "replicates gives more chances to see a difference that is not there: up to "
-            f"{rate} of such studies show one, not {percent(SIGNIFICANT)}."
+            f"Verdicts were shown after {join_words(shown)} blocks. Adding replicates after "
+            f"seeing one raises the chance of a false positive from {percent(SIGNIFICANT)} to up "
+            f"to {rate}."
         )
 
 
@@ -332,11 +332,12 @@ def _by_machine(metric: Metric, found: MachineDifference, more: int) -> str:
     where = join_words(
         [f"{figure} on {visible(machine)}" for machine, figure in _figures(metric, found).items()]
     )
-    rest = f", and {counted(more, 'other pair')} likewise" if more else ""
+    verb = "differ" if more > 1 else "differs"
+    rest = f"; {counted(more, 'other pair')} {verb} too" if more else ""
     return (
-        f"{visible(metric.label)} depends on the machine: {visible(found.first)} against "
-        f"{visible(found.second)} is {where}{rest}. A result for all machines together may not "
-        "hold on each."
+        f"{visible(metric.label)} depends on the machine: {visible(found.first)} relative to "
+        f"{visible(found.second)} is {where}{rest}. The overall result may not hold on each "
+        "machine."
     )
 
 

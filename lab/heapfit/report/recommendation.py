@@ -36,9 +36,9 @@ _SOME_COMMAND = "CMD"
 def headline(advice: Advice) -> str:
     """Return the recommendation in a few words."""
     if not advice.told:
-        return "Nothing can be said yet"
+        return "Too little data yet"
     if advice.recommended is None and not advice.differs:
-        return "Nothing can be told" if advice.untold else "No difference shown that matters"
+        return "Inconclusive" if advice.untold else "No difference shown that matters"
     by = ", by processor time" if PROCESSOR in advice.metrics.values() else ""
     if advice.recommended is None:
         return f"No recommendation{by}"
@@ -154,7 +154,7 @@ def against_baseline(results: Results, advice: Advice) -> str:
             undecided = "" if verdict.shown else ", which may be chance"
             scale = results.scale(metric, TERMINAL_DIGITS)
             found = f"{change(verdict, scale)}{undecided}"
-            found = "cannot be told" if is_vague(verdict) else found
+            found = "inconclusive" if is_vague(verdict) else found
             said.append(f"{mid_sentence(metric.label)} {found}")
             opposite += _opposite(results, metric, name, verdict, scale)
     if not said:
@@ -162,7 +162,7 @@ def against_baseline(results: Results, advice: Advice) -> str:
     baseline = visible(results.baseline)
     lines = [f"Compared with {baseline}: {'; '.join(said)}."]
     if opposite:
-        lines.append(f"This is the mean of all settings. Not so {'; '.join(opposite)}.")
+        lines.append(f"This is the mean of all settings. The opposite holds {'; '.join(opposite)}.")
     return " ".join(lines)
 
 

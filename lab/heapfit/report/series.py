@@ -357,7 +357,7 @@ def _goal(low: float | None, high: float | None, goal: float | None) -> str:
         return f" (goal {goal:g}: met)"
     if low is not None and low > goal:
         return f" (goal {goal:g}: missed)"
-    return f" (goal {goal:g}: cannot be told)"
+    return f" (goal {goal:g}: inconclusive)"
 
 
 def _peers(figure: PeerComparison, subject: str) -> str:

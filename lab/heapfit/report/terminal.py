@@ -220,7 +220,7 @@ def _column(results: Results, setting: Setting, metric: Metric, console: Console
         verdict = results.against_baseline(setting, metric, name)
         median = scale.text(estimate.median) if estimate else NO_FIGURE
         told = change(verdict, scale) if verdict else ""
-        told = " cannot be told" if verdict and is_vague(verdict) else told
+        told = " inconclusive" if verdict and is_vague(verdict) else told
         mark = UNDECIDED if results.undecided(setting, metric, name) else " "
         told = "baseline" if name == results.baseline and estimate else told
         medians[name] = Text(encodable(median, console))

@@ -181,7 +181,7 @@ class _Execution:
         return (
             f"{join_words(changed)} while it was being measured. The trial that ran then does "
             f"not count; {counted(count, 'earlier trial')} {'is' if count == 1 else 'are'} kept. "
-            "Once the build is done, repeat the same command: it starts anew with the new files, "
+            "Once the build is done, repeat the same command: it starts over with the new files, "
             "or continues with --mix"
         )
 

@@ -326,7 +326,7 @@ class Journal:
             else:
                 kept = self._move_aside(last.began if last else earlier.created)
                 self.notices.append(
-                    "So it starts anew. The earlier trials are kept: heapfit report "
+                    "So it starts over. The earlier trials are kept: heapfit report "
                     f"{shell_word(kept)}. With --mix the study would have continued."
                 )
                 earlier, sessions = None, []
@@ -365,7 +365,7 @@ class Journal:
                 return
             if not mix:
                 raise HeapfitError(
-                    f"{' '.join(sentences(changed, _when(trials, own[-1])))} Begin anew with "
+                    f"{' '.join(sentences(changed, _when(trials, own[-1])))} Start over with "
                     "--out, or continue with --mix"
                 )
         self._add_session(_session(now, first=len(trials), machine=machine))

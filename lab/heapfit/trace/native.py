@@ -263,7 +263,7 @@ def _library() -> Any:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise HeapfitError(f"{path} does not fit this heapfit: {error}; build it anew") from error
+        raise HeapfitError(f"{path} does not fit this heapfit: {error}; rebuild it") from error
     return library
 
 

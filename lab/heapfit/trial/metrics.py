@@ -123,5 +123,5 @@ def _check_known(study: Study, chosen: Sequence[type[Source]]) -> None:
         if metric.name in named - given:
             raise HeapfitError(
                 f"the study takes {metric.name} by another way ({metric.source}) than this "
-                "version of heapfit can; begin it anew"
+                "version of heapfit can; start it again"
             )

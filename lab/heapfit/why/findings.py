@@ -143,11 +143,11 @@ def _of_cause(cause: Cause, reading: Reading, size: int) -> Finding:
         sentence += f" {reading.obstacle}"
     elif _RECORD[0] in commands and not reading.computes:
         if not reading.computed:
-            sentence += " The process computes nothing, so record it from its start."
+            sentence += " The process has been idle, so record it from its start."
         elif not reading.from_start_only:
             sentence += (
-                " The process computes nothing now: record it as it is if it does something within "
-                "a minute, else from its start."
+                " The process is idle: record it now if it will run within a minute, otherwise "
+                "from its start."
             )
     own = size == cause.resident + cause.swapped
     return Finding(
@@ -290,17 +290,16 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     if found.others.free:
         sentence += f" At least {size_text(found.others.free)} of it is free."
     if found.arenas and not is_much:
-        sentence += " It is not known how much more of it is."
+        sentence += f" How much {'more' if found.others.free else 'of it'} is free is not known."
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
         return f"{sentence} {_trimming(found.others)}{_advice(_OTHER, reading)}", _RUN
     if limit or found.arenas == 1:  # Two are the main one and another.
-        alone = "Free memory of one arena serves no other arena."
+        alone = "Free memory in one arena cannot be used by another."
         return f"{sentence} {alone}{_advice(_OTHER, reading)}", _RUN
     sentence += (
-        f" Free memory of one arena serves no other arena.{_advice(_OTHER, reading)} With two "
-        "arenas glibc may keep less, but not what lies between live blocks, and threads wait for "
-        "each other more often."
+        f" Free memory in one arena cannot be used by another.{_advice(_OTHER, reading)} Two "
+        "arenas may keep less, except between live blocks, but threads contend more often."
     )
     return sentence, [*_RUN, "MALLOC_ARENA_MAX=2 {command}"]
 
@@ -319,8 +318,8 @@ def _trimming(heap: Heap) -> str:
         )
     if heap.whole:
         return (
-            "malloc_trim(0) would return next to nothing more, as live blocks lie on the other "
-            "pages."
+            "malloc_trim(0) would return almost nothing more, because the other free memory "
+            "shares pages with live blocks."
         )
     return "how much malloc_trim(0) would return is not known."
 
@@ -363,8 +362,8 @@ def _mapped(cause: Cause, reading: Reading) -> Said:
     blocks = "large blocks (128 KiB and more)" if glibc else "memory"
     if glibc and "hugetlb=2" in reading.settings.get("GLIBC_TUNABLES", ""):
         blocks = "arenas and large blocks, which hugetlb=2 in GLIBC_TUNABLES makes look alike"
-    sentence = f"Anonymous memory: malloc's {blocks}, or what the program maps itself."
-    advice = "Record the program: memory that is not in the recording is what it maps itself."
+    sentence = f"Anonymous memory: malloc's {blocks}, or the program's own mappings."
+    advice = "Record the program: memory missing from the recording is its own mappings."
     return f"{sentence}{_advice(advice, reading)}", _RECORD
 
 
@@ -376,26 +375,26 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         sentence, commands = f"{named}.", _asked(largest[0].name, reading)
         if largest[0].name in _GIVEN_BACK and _keeps_asleep(reading, largest[0].resident):
             sentence += (
-                " In a program of one thread it goes back only as that calls malloc: trim returns "
-                "it once, and with background:on it goes back while the program sleeps, too."
+                " A single-threaded program returns it only when it calls malloc. trim returns it "
+                "once; with background:on it is also returned while the program sleeps."
             )
             commands[1:1] = _RUN
         return sentence, commands
     if reading.unasked is not None:
         sentence = f"heapfit could say what each page is used for, but {reading.unasked}."
-        start = " The command below starts it so that it does." if reading.start else ""
+        start = " The command below starts the program with this enabled." if reading.start else ""
         where = f" {reading.obstacle}" if reading.elsewhere else ""
         return f"{sentence}{start}{where}", ["{start}"] if reading.start else []
     sentence = (
         f"Anonymous memory: {cause.key}'s heap, and anything that the program maps itself. How "
-        "much of it is in use cannot be seen from outside: if the program's own figures (Redis: "
+        "much of it is in use cannot be seen from outside. If the program's own figures (Redis: "
         "INFO memory) say that most of it is free, it is fragmentation"
     )
     advice = (
-        "`heapfit fit` finds an allocator that keeps less; describe a server to it first, by "
-        f"`heapfit workloads new`. Else: {_WHO[0].lower()}{_WHO[1:]}"
+        "`heapfit fit` finds an allocator that keeps less. For a server, first run `heapfit "
+        f"workloads new`. Otherwise {_WHO[0].lower()}{_WHO[1:]}"
     )
-    return f"{sentence}, and {advice}" if reading.recordable else f"{sentence}.", _RECORD
+    return f"{sentence}: {advice}" if reading.recordable else f"{sentence}.", _RECORD
 
 
 def _asked(largest: str, reading: Reading) -> list[str]:
@@ -482,12 +481,11 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "arenas": ("glibc's arenas of threads", _arenas),
     "anonymous": (
         "anonymous memory",
-        "Memory without a file. Only the process's user, or a user who may trace it, such as root "
-        "with CAP_SYS_PTRACE, can see which mappings it is in. In a container, start that with "
-        "--cap-add SYS_PTRACE.",
+        "Memory without a file. Only the process's user, or a user who may trace it (such as root "
+        "with CAP_SYS_PTRACE), can see its mappings. Start a container with --cap-add SYS_PTRACE.",
         "sudo heapfit why {pid}",
     ),
-    "mapped": ("large blocks and own mappings", _mapped),
+    "mapped": ("large blocks and mappings", _mapped),
     "brk": (
         "the program break",
         "It belongs to an allocator that was in use earlier, or to one of the program's own.",
@@ -529,8 +527,8 @@ _CAUSES: dict[str, tuple[Any, ...]] = {
     "runtime": ("the runtime's own memory", "Memory that the runtime uses outside its heap."),
     "hugetlb": (
         "huge pages of the pool",
-        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs). Other tools do not count them "
-        "as resident; here they are, since no other process can use them.",
+        "Taken from the pool of huge pages (MAP_HUGETLB, hugetlbfs). Counted here as resident, "
+        "unlike in other tools, since no other process can use them.",
     ),
     "kernel": ("pages of the kernel", "Every process has them."),
     "named": (
@@ -576,13 +574,13 @@ def _across(reading: Reading, sizes: Counter[str]) -> Iterator[Finding]:
         heap = replace(heap, in_whole_pages=min(heap.in_whole_pages, free))
         is_little = free < _LITTLE
         what_to_do = _FOUND_LITTLE if is_little else _advice(f"{advice} {_OTHER}", reading)
-        least = "" if heap.whole else f" At least so much is free: {_UNREAD}."
+        least = "" if heap.whole else f" This is a lower bound: {_UNREAD}."
         yield Finding(
             "free",
             "free memory in malloc's heap",
             free,
-            f"The program has freed these blocks, but glibc still holds their memory.{least} On "
-            "its own, glibc returns only free memory at the end of the heap to the kernel; "
+            f"The program has freed these blocks, but glibc still holds their memory.{least} By "
+            "itself, glibc returns to the kernel only free memory at the end of the heap; "
             f"{_trimming(heap)}{what_to_do}",
             likely=True,
             evidence=[f"free chunks of [heap]: {size_text(free)}"],

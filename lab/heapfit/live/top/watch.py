@@ -72,7 +72,7 @@ class Watch(Screen[None]):
         with Horizontal(id="panels"):
             yield _panel("memory", "memory")
             yield _panel("activity", "activity")
-            yield _panel("thresholds", "in force")
+            yield _panel("thresholds", "active")
         with TabbedContent(initial="classes"):
             with TabPane("Size [u]c[/u]lasses", id="classes"):
                 yield SheetTable(name="classes-table", column="live bytes")
@@ -213,7 +213,7 @@ class Watch(Screen[None]):
 
     def action_shrink(self) -> None:
         """Turn speed for memory."""
-        self._steer(lambda: f"{text.size(self._client.shrink())} given back")
+        self._steer(lambda: f"{text.size(self._client.shrink())} returned")
 
     def action_restore(self) -> None:
         """Put the options in force again."""
@@ -221,7 +221,7 @@ class Watch(Screen[None]):
 
     def _restored(self) -> str:
         self._client.restore()
-        return "the options are in force again"
+        return "the options are active again"
 
     @work(group="steer")
     async def _steer(self, do: Callable[[], str]) -> None:

@@ -113,7 +113,7 @@ def pinned_at_the_end(profile: Profile) -> bool:
 def replayed(recordings: Iterable[Recording], trace: str) -> str:
     """What compares allocators on these calls: a replay, which needs all of them."""
     if sampled(recordings):
-        return "a recording without `--sample`, played back by `heapfit replay`,"
+        return "a `heapfit replay` of a recording without `--sample`"
     return f"`heapfit replay {shell_word(trace)}`"
 
 
@@ -155,7 +155,7 @@ def per_second(number: float, profile: Profile) -> float:
 
 def each_second(profile: Profile) -> str:
     """What `per_second` is for, in words."""
-    return "for each second of processor time" if _by_processor_time(profile) else "a second"
+    return "per second of processor time" if _by_processor_time(profile) else "per second"
 
 
 def of_its_time(profile: Profile) -> str:

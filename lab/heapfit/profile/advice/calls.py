@@ -54,15 +54,15 @@ def sizes(profile: Profile, trace: str) -> Advice:
         return do(
             "thread_span_threshold",
             f"{count(often)} allocations {each_second(profile)} are above {size(LARGE_BYTES)}, "
-            f"{size(mean)} on average, and most die on their thread: "
+            f"{size(mean)} on average, and most are freed by the thread that allocated them: "
             f"`thread_span_threshold:{suffixed(wanted)}` keeps them there without a lock, "
-            "for up to that much memory in each thread.",
+            "at a cost of up to that much memory per thread.",
         )
     every = totals.allocations.objects
     small = 1 - large.objects / every if every else 0.0
     return none(
-        f"Nothing to do: {percent(small)} of the allocations are of at most {size(LARGE_BYTES)}, "
-        "for which heapfit has size classes and each thread a heap without locks."
+        f"Nothing to do: {percent(small)} of the allocations are at most {size(LARGE_BYTES)}, "
+        "which heapfit serves from size classes in per-thread heaps without locks."
     )
 
 
@@ -99,11 +99,11 @@ def rate(profile: Profile, trace: str) -> Advice:
         asked = size(per_second(profile.totals.large.bytes, profile))
         return do(
             "another allocator",
-            f"{asked} {each_second(profile)} are asked for in blocks above {size(LARGE_BYTES)}: if "
-            f"the program fills them, page faults take up to {percent(min(faults, 1.0))} "
-            f"{of_its_time(profile)} where such blocks go back to the kernel at once. heapfit and "
-            "tcmalloc keep them for a while, for that "
-            f"much memory: compare page faults, {_compared(profile, trace)}.",
+            f"The program allocates {asked} {each_second(profile)} in blocks above "
+            f"{size(LARGE_BYTES)}. If it fills them and the allocator returns them to the kernel "
+            f"at once, page faults take up to {percent(min(faults, 1.0))} {of_its_time(profile)}. "
+            "heapfit and tcmalloc keep them for a while, at the cost of that memory: compare page "
+            f"faults with {_compared(profile, trace)}.",
         )
     often = per_second(profile.totals.allocations.objects, profile)
     part = min(often * PAIR_NS / S, 1.0)
@@ -118,7 +118,7 @@ def rate(profile: Profile, trace: str) -> Advice:
         return none(f"Nothing to do: {cost}, of which an allocator can save a part.")
     return do(
         "another allocator",
-        f"{capitalised(cost)}: {replayed(profile.recordings, trace)} tells how much of that each "
+        f"{capitalised(cost)}: {replayed(profile.recordings, trace)} shows how much of that each "
         "allocator really takes.",
     )
 
@@ -151,10 +151,10 @@ def realloc(profile: Profile, trace: str) -> Advice:
         )
     return do(
         "another allocator",
-        f"Moving blocks copies {size(copied)} {each_second(profile)}, and "
-        f"{percent(calls.in_place_share or 0.0)} of the reallocations stay in place: "
-        f"{replayed(profile.recordings, trace)} tells what that "
-        "costs under others.",
+        f"Moving blocks copies {size(copied)} {each_second(profile)}; "
+        f"{percent(calls.in_place_share or 0.0)} of the reallocations stay in place. "
+        f"{capitalised(replayed(profile.recordings, trace))} shows what moving costs under other "
+        "allocators.",
     )
 
 
@@ -167,16 +167,16 @@ def _by_tables(profile: Profile, copied: float) -> Advice:
     huge = percent(profile.reallocs.copied_huge_bytes, profile.reallocs.copied_bytes)
     feature = "realloc by mremap"
     what = (
-        f"{huge} of the {size(copied)} that moving blocks copies {each_second(profile)} are in "
-        "blocks of 4 MiB or more"
+        f"moving blocks copies {size(copied)} {each_second(profile)}, {huge} of it in blocks of "
+        "4 MiB or more"
     )
     if all(map(under_heapfit, profile.recordings)):
         return given(
-            feature, f"Nothing to set: {what}, and heapfit has moved these without a copy."
+            feature,
+            f"Nothing to set: {what}, which heapfit has moved with mremap, without copying.",
         )
-    return do(
-        feature, f"{what}, which heapfit moves by page tables without a copy: run it under heapfit."
-    )
+    how = "which heapfit moves with mremap, without copying: run it under heapfit"
+    return do(feature, f"{capitalised(what)}, {how}.")
 
 
 # --------------------------------------------------------------------- calloc
@@ -200,20 +200,19 @@ def calloc(profile: Profile, trace: str) -> Advice:
         reserve = min(power_of_two(int(cleared * _RESERVE_S), _LEAST_RESERVE), _MOST_RESERVE)
         return do(
             "zeroed_reserve",
-            f"`calloc` of 4 KiB and more asks for {size(asked)} {each_second(profile)}: if a "
-            "core is idle, "
-            f"`zeroed_reserve:{suffixed(reserve)}` has another thread clear them, for up to that "
-            "much memory.",
+            f"`calloc`s of 4 KiB or more request {size(asked)} {each_second(profile)}: if a core "
+            f"is idle, `zeroed_reserve:{suffixed(reserve)}` has another thread clear the memory, "
+            "at a cost of up to that much memory.",
         )
     if pages.bytes >= _NOTICED_SHARE * profile.totals.allocations.bytes > 0:
         return given(
             "known zero pages",
             f"Nothing to set: {percent(pages.bytes, profile.totals.allocations.bytes)} of the "
-            "bytes are callocs of 4 KiB and more, and heapfit does not clear memory again "
-            "that the kernel provides zeroed.",
+            "bytes are callocs of 4 KiB or more, and heapfit does not clear memory that the kernel "
+            "has already zeroed.",
         )
     if not pages.objects:
-        return none("Nothing to do: no `calloc` asks for a whole page.")
+        return none("Nothing to do: no `calloc` requests a whole page.")
     return none(
-        f"Nothing to do: `calloc` of whole pages asks for {size(asked)} {each_second(profile)}."
+        f"Nothing to do: `calloc` of whole pages requests {size(asked)} {each_second(profile)}."
     )

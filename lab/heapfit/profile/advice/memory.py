@@ -39,7 +39,7 @@ from heapfit.profile.model import (
     Rounding,
 )
 from heapfit.profile.words import percent, size
-from heapfit.text import join_words
+from heapfit.text import DASH, capitalised, join_words
 
 # --------------------------------------------------------------------- memory
 
@@ -66,14 +66,10 @@ def memory(profile: Profile, trace: str) -> Advice:
     most = _most_resident(profile)
     if most is None and began_late(profile):
         return none(
-            "No advice: the recording started after the process did, and does not have what was "
-            "allocated earlier."
+            "No advice: the recording began after the process and lacks earlier allocations."
         )
     if most is None:
-        return none(
-            "No advice can be given: how much memory was resident is not in this recording, "
-            "and a program's heap alone does not tell."
-        )
+        return none("No advice: resident memory was not recorded.")
     return kept_after_peak(profile) or _excess_at_peak(most, trace) or _huge_pages(most)
 
 
@@ -102,28 +98,27 @@ def kept_after_peak(profile: Profile) -> Advice | None:
     kept = min(last_resident, int(recording.peak.bytes * _EXCESSIVE_RATIO)) - held
     if not _has_shrunk(recording) or kept < _NOTICEABLE_EXCESS or kept < last_resident / 2:
         return None
-    fact = f"At the end {size(last_resident)} were resident for {size(held)} live"
+    fact = f"At the end {size(last_resident)} was resident for {size(held)} live"
     if under_heapfit(recording):
         return do(
             "decay_ms",
-            f"{fact}, under heapfit: `heapfit ctl PID trim` shows whether that is free memory; "
-            "if it is, `decay_ms:100` gives it back sooner, and if not, few live blocks hold "
-            "many pages.",
+            f"{fact}, under heapfit: `heapfit ctl PID trim` shows whether that is free. If so, "
+            "`decay_ms:100` returns it sooner; if not, a few live blocks pin many pages.",
         )
     if _rests(recording):
         return do(
             BACKGROUND,
-            f"{fact}, and the program hardly calls malloc any more. heapfit then gives memory back "
-            "in a thread of its own, which a program of one thread has with background:on: run it "
-            "so, `heapfit run --control --set background=on -- CMD`, and look at it with "
+            f"{fact}, and the program hardly calls malloc any more. heapfit then returns memory in "
+            "a background thread, which a single-threaded program has only with background:on. Run "
+            "it with `heapfit run --control --set background=on -- CMD` and look with "
             "`heapfit why PID`.",
         )
     return do(
         "heapfit",
-        f"{fact}: heapfit gives back what has been free for `decay_ms` (500 by default) as the "
-        "program makes further calls, so record it once under heapfit, "
-        "`heapfit record --allocator heapfit -- CMD`, and compare resident memory, "
-        "`heapfit diff OLD NEW`.",
+        f"{fact}. heapfit returns memory that has been free for `decay_ms` (default 500) as the "
+        "program makes further calls. Record it under heapfit "
+        "(`heapfit record --allocator heapfit -- CMD`) and compare resident memory "
+        "(`heapfit diff OLD NEW`).",
     )
 
 
@@ -156,25 +151,25 @@ def _excess_at_peak(recording: Recording, trace: str) -> Advice | None:
     excess = resident - live
     if excess < _NOTICEABLE_EXCESS or resident < live * _EXCESSIVE_RATIO:
         return None
-    beyond = f"At most {size(resident)} were resident, {size(excess)} beyond the most that was live"
+    beyond = f"Peak resident memory was {size(resident)}, {size(excess)} more than"
     hidden = hiding(recording.program, recording.environment)
     if hidden is not None:
         return do(
             hidden.variable or "the runtime's own tools",
-            f"{beyond} and recorded; {hidden.keeps}, so {hidden.instead} before you try another "
-            "allocator.",
+            f"{beyond} recorded live memory. {capitalised(hidden.keeps)}: {hidden.instead} before "
+            "you try another allocator.",
         )
     if _is_elsewhere(resident, live):
         return mend(
-            f"at most {size(resident)} were resident, but no more than {size(live)} of malloc's "
-            "were live at once. The rest is what the program maps itself, stacks, or what malloc "
-            f"keeps free or adds: {replayed([recording], trace)} tells whether an allocator needs "
-            "less. No call site below has it."
+            f"peak resident memory was {size(resident)}, but at most {size(live)} of malloc's was "
+            "live at once. The rest is the program's mappings, stacks, or malloc's free memory and "
+            f"overhead: {replayed([recording], trace)} shows whether an allocator needs less. No "
+            "call site below holds it."
         )
     return do(
         "another allocator",
-        f"{beyond}: {replayed([recording], trace)} tells how much of that each allocator would "
-        "need; the rest is the program's own.",
+        f"{beyond} peak live memory: {replayed([recording], trace)} shows how much of that each "
+        "allocator would need; the rest is the program's own.",
     )
 
 
@@ -183,15 +178,15 @@ def _huge_pages(recording: Recording) -> Advice:
     if live >= _HUGE_PAGES_PAY:
         return given(
             "huge_pages",
-            f"Nothing to set: heapfit has a heap of {size(live)} on huge pages where it is dense, "
-            "by `huge_pages:auto`, as long as the kernel's transparent_hugepage is madvise or "
-            "always.",
+            f"Nothing to set: heapfit puts the dense parts of a heap of {size(live)} on huge pages "
+            "(`huge_pages:auto`) if the kernel's transparent_hugepage is madvise or always.",
         )
     excess = max(max(_resident(recording)) - live, 0)
     little = "half of that" if excess >= _NOTICEABLE_EXCESS else size(_NOTICEABLE_EXCESS)
     return none(
-        f"Nothing to do: beyond the {size(live)} live, {size(excess)} of anonymous memory were "
-        f"resident, less than {little}, and so small a heap gains nothing by huge pages."
+        f"Nothing to do: only {size(excess)} of anonymous memory was resident beyond the "
+        f"{size(live)} live (less than {little}), and so small a heap gains nothing from huge "
+        "pages."
     )
 
 
@@ -217,7 +212,7 @@ def peak(profile: Profile, trace: str) -> Advice:
         return none("Nothing to do: nothing was live.")
     if began_late(profile):
         return none(
-            "This is the peak of what was allocated while it was recorded, a part of what the "
+            "This peak covers only what was allocated during the recording, a part of what the "
             "process held."
         )
     return (
@@ -267,8 +262,8 @@ def _grew_until_its_end(profile: Profile) -> Advice | None:
     if first is None:
         return None
     return mend(
-        f"{first.name} held more and more, {size(first.amount.bytes)} just before the program "
-        f"ended, {how_it_grew(first, profile)}; it was freed as the program ended. {_NORMAL}",
+        f"{first.name} kept growing, to {size(first.amount.bytes)} just before the program ended, "
+        f"{how_it_grew(first, profile)}; it was freed at exit. {_NORMAL}",
         if_lasting=_ends_soon(profile),
     )
 
@@ -353,8 +348,8 @@ def rounding(profile: Profile, trace: str) -> Advice:
     if saved < max(_WORTH_CHANGING * profile.peak.amount.bytes, _WORTH_CHANGING_BYTES):
         if began_late(profile):
             return none(
-                f"{recorded.title} adds {size(recorded.peak_bytes)} to what was live of the "
-                "recorded allocations; what it adds to those of before is not known."
+                f"{recorded.title} adds {size(recorded.peak_bytes)} to the recorded live memory; "
+                "what it adds to earlier allocations is not known."
             )
         return none(
             f"Nothing to do: {recorded.title} adds {size(recorded.peak_bytes)} to the peak by "
@@ -362,9 +357,9 @@ def rounding(profile: Profile, trace: str) -> Advice:
         )
     return do(
         "another allocator",
-        f"{best.title} would add {size(best.peak_bytes)} to the peak by rounding where "
-        f"{recorded.title} adds {size(recorded.peak_bytes)}; "
-        f"{replayed(profile.recordings, trace)} tells what is left of that with fragmentation.",
+        f"{best.title} would add {size(best.peak_bytes)} to the peak by rounding, "
+        f"{recorded.title} {size(recorded.peak_bytes)}; {replayed(profile.recordings, trace)} "
+        "shows how much of that saving is left after fragmentation.",
     )
 
 
@@ -372,10 +367,11 @@ def _saves_little(recorded: Rounding, best: Rounding, known: Sequence[Rounding])
     saved = recorded.peak_bytes - best.peak_bytes
     if saved > 0:
         return (
-            f"{best.title} {size(best.peak_bytes)}: {size(saved)} less is too little to choose by"
+            f"{best.title} would add {size(best.peak_bytes)}: {size(saved)} less is too little to "
+            "matter"
         )
     if min(each.peak_bytes for each in known) < recorded.peak_bytes:
-        return "those that add less have headers on top"
+        return "allocators that round less add block headers"
     return "no allocator whose classes are known adds less"
 
 
@@ -429,8 +425,8 @@ _NAMED = 3
 # What is left by a program that ends sooner matters from this part of its resident memory on.
 _SOON_NS, _MATTERS = 60 * S, 0.05
 _NORMAL = (
-    "In a program that builds up a result and ends, this is normal. In a service it may be data "
-    "that came last, a cache without a limit, or a leak: record it for longer, under load, to tell."
+    "In a program that builds up a result and ends, this is normal. In a service it may be recent "
+    "data, an unbounded cache, or a leak: record longer, under load, to tell."
 )
 
 
@@ -463,8 +459,8 @@ def _end(profile: Profile) -> Advice:
         return none(f"Not known: {hidden.keeps}, and these are not recorded.")
     if ended_early(profile):
         return none(
-            "No sign of a leak: no call site with a large part of it kept allocating what was not "
-            "freed before the recording ended. One that grows more slowly takes a longer recording."
+            "No sign of a leak: no call site with a large part of it kept allocating without "
+            "freeing. Slower growth needs a longer recording."
         )
     if not leaks.amount.objects:
         return none("Nothing to do: nothing is left.")
@@ -496,13 +492,13 @@ def unseen(profile: Profile) -> str | None:
     why = (
         f"{hidden.keeps[0].upper()}{hidden.keeps[1:]}: {hidden.instead}."
         if hidden is not None
-        else "The rest may be blocks from before, of which more is in use now, free memory, or "
-        "what the program maps itself: record the program from its start to tell."
+        else "The rest may be older blocks now used more fully, free memory, or the program's own "
+        "mappings: record it from its start to tell."
     )
     return (
-        f"the process gained {size(gained)} of resident memory "
+        f"resident memory grew by {size(gained)} "
         f"{'during' if in_all[0] == gained else 'in the second half of'} the recording, which has "
-        f"no more than {size(told)} of it, so it cannot tell what grows. {why}"
+        f"at most {size(told)} of it, so it cannot show what grows. {why}"
     )
 
 
@@ -658,12 +654,11 @@ def how_it_grew(holder: Holder, profile: Profile) -> str:
     if rises_steadily(holder) and not _grows_by_age(holder):
         if holder.amount.bytes < holder.highest[_FOURTH]:
             return (
-                f"and had {_from_to(holder, _FOURTH)} in the fourth eighth of all allocations, "
-                f"{_from_to(holder, -2)} in the seventh"
+                f"which rose from {_from_to(holder, _FOURTH)} in the fourth eighth of all "
+                f"allocations to {_from_to(holder, -2)} in the seventh"
             )
-        return f"where it held {size(holder.held_before[0])} after half of all allocations"
-    late = percent(holder.late_share)
-    return f"of which {late} came in the second half of the recording, counted in allocations"
+        return f"up from {size(holder.held_before[0])} after half of all allocations"
+    return f"{percent(holder.late_share)} of it from the second half of all allocations"
 
 
 def _by_time(holder: Holder, profile: Profile) -> float | None:
@@ -685,7 +680,7 @@ def _by_time(holder: Holder, profile: Profile) -> float | None:
 
 
 def _from_to(holder: Holder, eighth: int) -> str:
-    return f"{size(holder.lowest[eighth])} to {size(holder.highest[eighth])}"
+    return f"{size(holder.lowest[eighth])}{DASH}{size(holder.highest[eighth])}"
 
 
 def _rise(course: Course) -> int:
@@ -763,9 +758,9 @@ def _are_little(holders: Sequence[Holder], profile: Profile) -> bool:
 def _little(holder: Holder, profile: Profile) -> str:
     return (
         f"{holder.name} still holds {size(holder.amount.bytes)} at the end, "
-        f"{how_it_grew(holder, profile)}. Beside "
-        f"{size(largest(profile).resident_most or 0)} of resident memory that is little for a "
-        "program that ends so soon. In a service, record for longer: there it may be a leak."
+        f"{how_it_grew(holder, profile)}. That is little beside "
+        f"{size(largest(profile).resident_most or 0)} of resident memory in so short a program. "
+        "In a service it may be a leak: record longer."
     )
 
 
@@ -786,24 +781,22 @@ def _grew(growing: Sequence[Holder], profile: Profile) -> Advice:
     if _is_shown(first, profile):
         others = _others([each for each in growing if _is_shown(each, profile)])
         return mend(
-            f"{held}.{others}{_into_free_memory(first, profile, grown)} What the program does not "
-            "free later is a leak or a cache without a limit: fix it in the program; no allocator "
-            "stops its growth."
+            f"{held}.{others}{_into_free_memory(first, profile, grown)} If the program does not "
+            "free it later, this is a leak or an unbounded cache: fix it in the program; no "
+            "allocator stops its growth."
         )
     if grown < _ONE_STAYED * min(each.amount.bytes for each in growing):
         return none(
-            f"{held}, but resident memory grew by no more than {size(grown)}: blocks that were "
-            "allocated before the recording may have been freed in return. Record for longer to "
-            "see whether these are freed, too."
+            f"{held}, but resident memory grew by at most {size(grown)}: older blocks may have "
+            "been freed meanwhile. Record longer to see whether the new ones are freed too."
         )
     fitting = sorted(growing, key=lambda each: abs(each.amount.bytes - grown))
     named = [f"{e.name} ({size(e.amount.bytes)})" for e in fitting[:_NAMED]]
     what = "this may be" if len(growing) == 1 else "one of these may be"
     return mend(
         f"Resident memory grew by {size(grown)} during the recording. These call sites kept what "
-        f"they allocated, the one that fits this growth best first: {join_words(named)}. Some of "
-        f"it may have taken the place of older blocks, which the recording does not know, so "
-        f"{what} a leak. Record for longer, or from the start, to tell."
+        f"they allocated, best match first: {join_words(named)}. Some of it may have replaced "
+        f"older, unrecorded blocks, so {what} a leak. Record longer, or from the start, to tell."
     )
 
 
@@ -813,11 +806,11 @@ def _into_free_memory(holder: Holder, profile: Profile, grown: int) -> str:
         return ""
     early = profile.totals.unmatched_frees
     before = f"only {early:,} before" if early else "none before"
-    unless = ", unless those were large" if early else ""
+    unless = ", unless those blocks were large" if early else ""
     return (
-        f" It gained {size(_gained_late(holder))} in the second half; no older block was freed in "
-        f"the second half, and {before}. Resident memory grew by no more than {size(grown)}, as "
-        f"where malloc held free memory from before{unless}."
+        f" It gained {size(_gained_late(holder))} in the second half, in which no older block was "
+        f"freed ({before}). Resident memory grew by at most {size(grown)}, as if malloc had reused "
+        f"memory that was already free{unless}."
     )
 
 
@@ -849,13 +842,13 @@ def _even_growth(profile: Profile) -> str:
     leaks = profile.leaks
     if leaks.every is None:
         return (
-            "What lives at the end was allocated evenly all along, as in a leak, which no "
-            "allocator mends: `heapfit record` tells where, unless given `--sites 0`."
+            "What is live at the end was allocated evenly throughout, as in a leak, which no "
+            "allocator fixes: record without `--sites 0` to see where."
         )
     named = [e.name for e in leaks.functions if e.name != UNKNOWN][:_NAMED]
     return (
-        f"{size(leaks.amount.bytes)} lives at the end, {how_it_grew(leaks.every, profile)}, from "
-        f"many call sites; those with most are {join_words(named)}. {_what_to_do(profile)}"
+        f"{size(leaks.amount.bytes)} is live at the end, {how_it_grew(leaks.every, profile)}, from "
+        f"many call sites, mainly {join_words(named)}. {_what_to_do(profile)}"
     )
 
 
@@ -864,28 +857,28 @@ def _no_leak(site: Holder, profile: Profile) -> str:
     late = f"{percent(site.late_share)} of what {site.name} holds came in the second half"
     if _replaces_others(site, profile):
         return (
-            f"No sign of a leak: {late} of all allocations, but all that was live together did not "
-            "grow meanwhile, as where blocks take the place of others."
+            f"No sign of a leak: {late} of all allocations, but total live memory did not grow "
+            "meanwhile: blocks replaced each other."
         )
     if site.young_share > _IN_USE:
         return (
             f"Not known: {percent(site.young_share)} of what {site.name} holds came in the last "
-            "tenth of all allocations. It is in use, or a leak that has just begun; a longer "
-            "recording tells."
+            "tenth of all allocations. It is in use, or a leak that has just begun; record longer "
+            "to tell."
         )
     is_freed = site.freed_share > _HARDLY_FREED
     if is_freed and site.gained_since(HELD_AFTER[0]) >= _MAY_GROW:
         return (
             f"Not known: {site.name} holds {size(site.amount.bytes)}, "
             f"{size(site.held_before[0])} after half of all allocations, but did not rise "
-            "steadily. It may come and go, or be a leak; a longer recording tells."
+            "steadily. It may come and go, or be a leak; record longer to tell."
         )
     if is_freed:
         return (
             f"No sign of a leak: {late} of all allocations, and {percent(site.freed_share)} of its "
-            "blocks were freed, as where blocks come and go."
+            "blocks were freed, so blocks come and go."
         )
-    return f"Not known: {late} of all allocations, but it is too little to tell a leak by."
+    return f"Not known: {late} of all allocations, but it is too little to recognise a leak."
 
 
 def _born_evenly(profile: Profile) -> bool:

@@ -44,8 +44,8 @@ def lifetimes(profile: Profile, trace: str) -> Advice:
         return do(
             "pools",
             f"Of blocks of at most {size(max(sizes))}, half die within {size(YOUNG_BYTES)} of "
-            f"further allocation and a tenth outlives {size(_LASTING_BYTES)}, keeping the pages "
-            "of the others: `heapfit pools explain -- CMD` tells whether pools can part them.",
+            f"further allocation, and a tenth outlive {size(_LASTING_BYTES)} and pin the others' "
+            "pages: `heapfit pools explain -- CMD` shows whether pools can separate them.",
         )
     young = profile.lifetimes.young_share
     if young is not None and young >= MOSTLY:
@@ -54,8 +54,8 @@ def lifetimes(profile: Profile, trace: str) -> Advice:
             "further allocation, so new ones are served from those just freed."
         )
     return none(
-        "Nothing to do: sizes of small blocks that mix many that die at once with many that last "
-        "are not most of what is live."
+        "Nothing to do: small blocks of sizes that mix short and long lifetimes are not most of "
+        "live memory."
     )
 
 
@@ -81,22 +81,25 @@ def pinned(profile: Profile, trace: str) -> Advice:
     found = profile.pinned
     least = max(WORTH_PLACING, _HELD * profile.peak.amount.bytes)
     if not found.known:
-        return none("No advice: the recording does not tell.")
+        return none("No advice: the recording does not show it.")
     if found.bytes < least or pinned_at_the_end(profile):
-        return none("Nothing to do: live blocks hold little free memory.")
+        return none("Nothing to do: live blocks pin little free memory.")
     first = found.sites[0]
     if not profile.sites.recorded or first.bytes < least:
-        return none("Nothing to do: no single call site's blocks hold much of it.")
-    held = f"{size(first.amount.bytes)} of {first.name} hold {size(first.bytes)} of free memory"
-    apart = "keep what it allocates apart from what is freed around it, in a pool or a context"
+        return none("Nothing to do: no single call site's blocks pin much of it.")
+    held = (
+        f"{size(first.amount.bytes)} of blocks from {first.name} pin {size(first.bytes)} of free "
+        "memory"
+    )
+    apart = "allocate them apart from what is freed around them, in a pool or a context"
     if all(map(under_heapfit, profile.recordings)):
-        return do("pools", f"{held}, which no option gives back: {apart}.")
-    elsewhere = "an allocator that places blocks elsewhere"
+        return do("pools", f"{held}, which no option returns: {apart}.")
+    elsewhere = "an allocator that places blocks differently"
     if kept_after_peak(profile) is not None:  # A replay does not tell what is kept at rest.
         return do("another allocator", f"{held}: {elsewhere} may need less. If none does, {apart}.")
     return do(
         "another allocator",
-        f"{held}: {replayed(profile.recordings, trace)} tells whether {elsewhere} needs less. If "
+        f"{held}: {replayed(profile.recordings, trace)} shows whether {elsewhere} needs less. If "
         f"none does, {apart}.",
     )
 
@@ -124,12 +127,14 @@ def bursts(profile: Profile, trace: str) -> Advice:
             f"all allocation takes less than 1 % {of_its_time(profile)}."
         )
     region = first.most_live_bytes >= _HARDLY_REUSED * first.bytes
-    kind = "a region, since hardly anything is freed before" if region else "a defrag-dodging one"
+    kind = "a defrag-dodging one"
+    if region:
+        kind = "a region, since hardly anything is freed before the end"
     return do(
         "contexts",
-        f"Give {first.thread} a context ({kind}): of the {count(first.allocations)} allocations "
-        f"of a burst all but {count(first.survivors)} are dead at its end, and one call can free "
-        "them; what survives must be allocated outside.",
+        f"Give {first.thread} a context ({kind}): all but {count(first.survivors)} of a burst's "
+        f"{count(first.allocations)} allocations are dead at its end, and one call can free them; "
+        "allocate the survivors outside it.",
     )
 
 
@@ -144,16 +149,10 @@ def _fits_context(each: Bursts) -> bool:
 
 def _why_no_context(threads: Sequence[Bursts]) -> str:
     if not threads:
-        return (
-            "Nothing to do: no thread allocates in periods by whose end nearly everything has "
-            "been freed."
-        )
+        return "Nothing to do: no thread works in bursts."
     most = max(threads, key=lambda each: each.bursts * each.allocations)
     if most.bursts < _RECURRING:
-        why = (
-            f"there are {counted(most.bursts, 'burst')}, as few as the phases of a program: a "
-            "context pays off by being used for many requests"
-        )
+        why = f"only {most.bursts:,}: a context pays off over many requests"
     elif most.allocations < _WORTH_A_CONTEXT:
         why = f"with {count(most.allocations)} allocations each there is little to free at once"
     elif (most.share or 0.0) < DOMINANT:
@@ -198,8 +197,8 @@ def _many_threads(profile: Profile) -> Advice | None:
                 "lockless_threads",
                 f"{counted(each.threads, 'thread')} make "
                 f"{count(each.allocations.objects / each.threads)} allocations each: if they "
-                "live at the same time, `lockless_threads:64` saves most of them a heap of "
-                "their own.",
+                "live at the same time, `lockless_threads:64` avoids a separate heap for most of "
+                "them.",
             )
     return None
 
@@ -220,7 +219,7 @@ def _one_for_several(profile: Profile) -> Advice | None:
                 "cache_line_align",
                 f"{sharing.threads[born]} allocates small blocks that {len(others)} other "
                 "threads free: if `perf c2c` shows that they contend for cache lines, "
-                "`cache_line_align:1` separates them, at 64 bytes for each block.",
+                "`cache_line_align:1` separates them, at 64 bytes per block.",
             )
     return None
 
@@ -236,7 +235,7 @@ def _remote_batches(profile: Profile) -> Advice | None:
             "remote_free_bytes",
             f"Blocks that other threads free are {size(_remote_size(profile))} on average, so "
             f"that a batch holds {count(max(blocks, 1.0))}: `remote_free_bytes:1m` makes "
-            "batches larger, for that much memory in transit in each thread.",
+            "batches larger, at a cost of up to that much memory in transit per thread.",
         )
     return given(
         "remote-free queues",
@@ -275,17 +274,17 @@ def sites(profile: Profile, trace: str) -> Advice:
     }
     held = sum(each.peak.bytes for each in fitting.values())
     if not _is_most(held, profile):
-        little = f": {size(held)} at the peak" if held else ""
+        little = f" ({size(held)} at the peak)" if held else ""
         return none(
-            "Nothing to do: no call sites make most of what is live as small blocks that last and "
-            f"lie among those of others{little}."
+            "Nothing to do: long-lived small blocks interleaved with other sites' are not most of "
+            f"live memory{little}."
         )
     first = max(fitting.values(), key=lambda each: each.peak.bytes)
     return do(
         "pools",
-        f"{_calls(len(fitting), first)} {size(held)} of small blocks that last, with others' "
-        "blocks between them: `heapfit pools explain -- CMD` tells which of them pools would "
-        "place together.",
+        f"{_calls(len(fitting), first)} {size(held)} of long-lived small blocks, interleaved with "
+        "others' blocks: `heapfit pools explain -- CMD` shows which of them pools would place "
+        "together.",
     )
 
 
@@ -300,4 +299,4 @@ def _fits_pool(site: Site) -> bool:
 
 def _calls(number: int, first: Site) -> str:
     name = " < ".join(first.chain[:_NAMED_CALLS])
-    return f"{name} holds" if number == 1 else f"{number} calls, first {name}, hold"
+    return f"{name} holds" if number == 1 else f"{number} call sites, {name} first, hold"
