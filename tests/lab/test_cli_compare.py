@@ -108,14 +108,13 @@ def test_the_same_command_adds_nothing_and_more_replicates_add_to_it(
     (out / "report.md").write_text("as it was")
     again = run_heapfit(*command, "--", *PROGRAM)
     assert again.returncode == 0
-    assert (out / "report.md").read_text() == "as it was"
+    assert "as it was" not in (out / "report.md").read_text()
     assert "all 6 trials are already done" in again.stderr
     assert trials_in(out) == first
     more = run_heapfit(*command, "--replicates", "3", "--", *PROGRAM)
     assert more.returncode == 0
     assert trials_in(out)[:6] == first
     assert len(trials_in(out)) == 8
-    assert "as it was" not in (out / "report.md").read_text()
     (out / "report.md").write_text("as it was")
     assert run_heapfit("report", out).returncode == 0
     assert "as it was" not in (out / "report.md").read_text()
