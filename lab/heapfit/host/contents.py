@@ -112,6 +112,7 @@ _AT_BITS, _SIZE_BITS = 16, 20
 _LARGEST_PIECE = (1 << _SIZE_BITS) - 1 << 4
 _JOINED = 1 << 18  # chunks at a time
 _GROWN = 16 << 20  # meanwhile
+_LOOKS = 3  # at an arena: a call of malloc may be at its last chunk
 # A heap of an arena begins with the arena's address, the heap before, and its size
 # (malloc/arena.c); the arena itself lies behind that in its first heap.
 _HEAP = struct.Struct("<QQQ")
@@ -179,7 +180,8 @@ def glibc(
         with _opened(folder / "mem") as memory, _opened(folder / "pagemap") as pagemap:
             lists = _FreeLists(memory, pagemap, progress)
             found: dict[int, list[tuple[int, int]]] = defaultdict(list)
-            first = lists.main_arena(data, main)
+            looks = (lists.main_arena(data, main) for _ in range(_LOOKS))
+            first = next((each for each in looks if each), None)
             if first is not None:
                 found[first[0]].append((main[0].start, first[1]))
             for at in (at for each in arenas for at in range(each.start, each.end, ARENA)):
