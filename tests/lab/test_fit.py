@@ -128,7 +128,7 @@ def test_a_program_that_was_built_anew_is_looked_at_and_measured_anew(
     assert began[0][1] < began[1][1]
     [kept] = (out / "earlier").iterdir()
     assert "confirm" in {each.name for each in kept.iterdir()}
-    assert "what was measured before the change is kept in" in result.stderr
+    assert "of before the change: kept in" in result.stderr
 
 
 def _deployed(deploy: Path) -> dict[str, str]:
@@ -262,9 +262,18 @@ def test_what_was_edited_stays_as_long_as_the_answer_does(tmp_path: Path) -> Non
         deploy.write(heapfit, deploy.Promise("", glibc), alerts.parent, is_new=is_new)
         assert alerts.read_text().endswith("# edited") is stays
         alerts.write_text("# edited")
-    alerts.unlink()
-    deploy.write(heapfit, deploy.Promise("", glibc), alerts.parent, is_new=False)
-    assert alerts.exists()
+    # What was replaced is kept, and what lacks is made.
+    [kept] = tmp_path.glob("earlier/*/deploy")
+    assert (kept / deploy.ALERTS).read_text() == "# edited"
+    library = alerts.with_name("libheapfit.so")
+    for each in (alerts, library):
+        each.unlink()
+        deploy.write(heapfit, deploy.Promise("", glibc), alerts.parent, is_new=False)
+        assert each.exists()
+    environment = alerts.with_name("heapfit.env")
+    before = deploy.shell_line(environment)
+    environment.write_text(f"{environment.read_text()}\n\nnote\n")
+    assert deploy.shell_line(environment) == before
 
 
 def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path) -> None:

@@ -497,6 +497,7 @@ def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
     _, screening = judged("memory", of_all, 0.005, 2)
     monkeypatch.setattr(answer, "read", lambda _: screening)
     (tmp_path / "screen-1").mkdir()
+    (tmp_path / "screen-1" / "study.json").touch()
 
     def told() -> str:
         setup = setup_of("memory", reading)
@@ -625,16 +626,21 @@ def test_what_never_ran_is_tried_before_its_time_is_planned(
             asked_for: int, where: Path, taken: Any = taken, slowness: float = slowness
         ) -> None:
             where.mkdir(exist_ok=True)
-            taken[where.name] = [("glibc", 0.1), ("a", 0.1 * slowness)] * (asked_for + 1)
+            blocks = max(asked_for + 1, len(taken.get(where.name, [])) // 2)
+            taken[where.name] = [("glibc", 0.1), ("a", 0.1 * slowness)] * blocks
 
         def load(part: Path, taken: Any = taken) -> tuple[None, Sequence[Any]]:
             return None, [
-                SimpleNamespace(planned=SimpleNamespace(allocator=name), duration_s=took_s)
-                for name, took_s in taken[part.name]
+                SimpleNamespace(
+                    planned=SimpleNamespace(allocator=name, block=number // 2), duration_s=took_s
+                )
+                for number, (name, took_s) in enumerate(taken[part.name])
             ]
 
         where = tmp_path / str(slowness)
         (where / "look").mkdir(parents=True)
+        (where / "look" / "study.json").touch()
+        (where / "screen-1").mkdir()  # interrupted before it began
         monkeypatch.setattr(search, "load", load)
         setup: Any = SimpleNamespace(
             time_s=18.4,
@@ -645,6 +651,10 @@ def test_what_never_ran_is_tried_before_its_time_is_planned(
         found: Any = [SimpleNamespace(name="a")]
         search.confirm(setup, search.Screened(found), where)
         assert asked == blocks
+        # What is done is not gone on with: the answer would change, and what was deployed.
+        (where / "screen-1").rmdir()
+        search.confirm(setup, search.Screened(found), where)
+        assert asked == 2 * blocks
 
 
 def test_conditions_are_told_in_words() -> None:
@@ -893,6 +903,21 @@ def test_noise_that_hides_a_gain_is_told_with_what_it_would_take() -> None:
     hopeless = answer._what_it_takes(nobody, Path(), nobody, None, "")
     assert hopeless.endswith("would settle it: use a quieter machine.")
     assert noisy.standings[0].untold == ["wall_s"]
+
+
+def test_a_mean_that_may_be_on_either_side_of_a_limit_is_no_answer() -> None:
+    """A setting was chosen whose interval ended just below the limit, and today's just above."""
+    truth = {"today": (1.0, GIB, 100.0 * MIB), "other": (1.0, GIB, 100.0 * MIB)}
+    for limit, code in (("80m", 1), ("100m", 3), ("120m", 0)):
+        found = chosen(f"mean<={limit}", truth, cv=0.02)
+        assert (found.choice, found.exit_code) == (None, code)
+    near = chosen("mean<=100m", truth, cv=0.02)
+    assert near.why[0].startswith("Whether today is within mean<=100m is not known: ")
+    # Today's is above, for certain.
+    truth = {"today": (1.0, GIB, 200.0 * MIB), "other": (1.0, GIB, 100.0 * MIB)}
+    for limit, choice, code in (("100m", None, 3), ("120m", "other", 0)):
+        found = chosen(f"mean<={limit}", truth, cv=0.02)
+        assert (found.choice, found.exit_code) == (choice, code)
 
 
 def test_what_no_choice_could_be_is_no_open_question() -> None:

@@ -262,6 +262,8 @@ def test_the_command_that_started_a_process_starts_it_from_here(
             assert (from_folder(found), started_as(found)) == (go, f"{shown} app.py")
             elsewhere = replace(found, command=("a-python", "-c", "", "none.py", "/bin"))
             assert from_folder(elsewhere) == ""
+            for words in (("-m", "app"), ("--conf=app.py",)):
+                assert from_folder(replace(found, command=("a-python", *words))) == go
             assert started_as(replace(found, command=("a-python", "\ufffd"))) == "COMMAND"
             with monkeypatch.context() as there:
                 there.chdir(tmp_path)

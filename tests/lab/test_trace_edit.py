@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -337,13 +338,16 @@ def two_processes(folder: Path, ends: Sequence[str], **late: Any) -> tuple[list[
 
 
 @pytest.mark.parametrize(
-    ("end", "has_exited"), [("exit", True), ("exec", True), ("stop", False), ("it hangs", False)]
+    ("end", "has_exited"),
+    [("exit", True), ("exec", True), ("killed", True), ("stop", False), ("it hangs", False)],
 )
 def test_what_a_process_had_counts_until_it_exits(
     tmp_path: Path, end: str, has_exited: bool
 ) -> None:
     """Two workers, one after the other, had a peak that never was."""
     files, sizes = two_processes(tmp_path, (end, "exit"))
+    if end == "killed":  # The file has no end.
+        os.truncate(files[0], files[0].stat().st_size - 4)
     merge(files, tmp_path / "all.hft")
     totals = inspect(tmp_path / "all.hft")[0].totals
     left = 200 if has_exited else 300  # What the last one has stays.

@@ -46,7 +46,7 @@ from heapfit.host import proc
 from heapfit.host.machine import inherited_settings
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
 from heapfit.study import default_cores, execute, load, note_look, set_aside
-from heapfit.text import bytes_text, counted, duration, shell_word, visible
+from heapfit.text import bytes_text, counted, duration, join_words, shell_word, visible
 
 if TYPE_CHECKING:
     from heapfit.fit.answer import Answer
@@ -434,11 +434,15 @@ class _Fit:
             try:
                 execute(study, where, progress, self.data)
             except AnotherStudy:  # The workload's file has been edited.
-                set_aside([where], self.folder)
+                self._set_aside([where])
                 execute(study, where, progress, self.data)
             if old := outdated(self.folder):
-                kept = set_aside(old, self.folder)
-                say(f"what was measured before the change is kept in {kept}")
+                self._set_aside(old)
+
+    def _set_aside(self, studies: list[Path]) -> None:
+        kept = set_aside(studies, self.folder)
+        names = join_words([each.name for each in studies])
+        say(f"{names} of before the change: kept in {kept}")
 
     def _keep(self, **update: object) -> None:
         from heapfit.fit.state import save

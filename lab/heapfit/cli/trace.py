@@ -225,7 +225,7 @@ def merge(
     Parts of one process are joined again. If it was not recorded between two parts, blocks that
     were live at the end of the first count as freed there. Processes stay apart: their threads
     are numbered consecutively, and the addresses of each process are moved by a multiple of 2^57.
-    When a process exits while others go on, its live blocks count as freed and its resident memory
+    When a process ends while others go on, its live blocks count as freed and its resident memory
     counts no more. Of a process that already ran, the first known resident memory counts before
     its recording, too. Merge before you anonymise: an anonymous trace does not tell when it began.
     """

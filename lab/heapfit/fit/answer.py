@@ -146,7 +146,8 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     advice, decisions, of_goals = weighed.advice, weighed.decisions, weighed.of_goals
     standings = weighed.standings()
     failed, highest = weighed.failed, weighed.highest
-    is_over = not _meets(setup.goal.limit, highest.get(setup.baseline.name))
+    lowest = _of_limit(summary, setup.goal.limit, at_least=True)
+    is_over = not _meets(setup.goal.limit, lowest.get(setup.baseline.name))
     # What is over the limit today is left for whatever is within, be it no quicker.
     able = [
         each
@@ -166,7 +167,16 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
     if shown[0].name == PROCESSOR and not reading.study.workload.fixes_duration:
         shown.insert(1, _metric(summary, WALL))
     why = _why(summary, choice, able, advice, shown, setup.goal)
-    if choice is None and is_over and not able:
+    near = [
+        name
+        for name in (setup.baseline.name, *(e.name for e in standings if e.keeps != "failed"))
+        if _meets(setup.goal.limit, lowest.get(name))
+        and not _meets(setup.goal.limit, highest.get(name))
+    ]
+    if choice is None and near and (is_over or setup.baseline.name in near):
+        why = [_may_meet(each, setup.goal, lowest[each], highest[each]) for each in near]
+        code = CANNOT_BE_TOLD
+    elif choice is None and is_over and not able:
         whole = {name: most for name, most in highest.items() if name not in failed}
         why, code = [_nothing_meets(setup.goal, whole)], 1
     elif choice is None and not able and (open_ones := _open(standings, setup.goal)):
@@ -227,7 +237,7 @@ class _Weighed:
                  "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
         self.of_goals = {of: _metric(summary, each) for of, each in known.items()}
         self.failed = failing([*earlier, *reading.trials], setup.baseline.name)
-        self.highest = _highest(summary, setup.goal.limit)
+        self.highest = _of_limit(summary, setup.goal.limit)
 
     def standings(self) -> list[Standing]:
         """Return who can be chosen, the best by the goal first."""
@@ -259,13 +269,14 @@ class _Weighed:
 _JUDGED = {"peak": "in its highest run", "mean": "at the upper end of the 95 % interval"}
 
 
-def _highest(summary: Summary, limit: Limit | None) -> dict[str, float]:
-    """Return by allocator what the goal limits, as it is judged."""
+def _of_limit(summary: Summary, limit: Limit | None, *, at_least: bool = False) -> dict[str, float]:
+    """Return by allocator what the goal limits, as it is judged: `at_least` so much it is, of a
+    mean the lower end of its interval."""
     if limit is None:
         return {}
-    metric = limit.metric(summary.study)
+    metric, of_mean = limit.metric(summary.study), "low" if at_least else "high"
     return {
-        each.allocator: each.maximum if limit.what == "peak" else each.high
+        each.allocator: getattr(each, "maximum" if limit.what == "peak" else of_mean)
         for each in summary.estimates
         if each.metric == metric
     }
@@ -282,6 +293,14 @@ def _nothing_meets(goal: Goal, highest: dict[str, float]) -> str:
     return (
         f"Nothing meets {goal.text}: the lowest is {lowest}'s, "
         f"{bytes_text(round(highest[lowest]))} {_JUDGED[goal.limit.what]}."
+    )
+
+
+def _may_meet(name: str, goal: Goal, low: float, high: float) -> str:
+    return (
+        f"Whether {name} is within {goal.text} is not known: its mean resident memory is "
+        f"{bytes_text(round(low))} to {bytes_text(round(high))} (95 % interval). More --time, or a "
+        "quieter machine, would narrow that."
     )
 
 
@@ -472,7 +491,8 @@ def _screened(setup: Setup, folder: Path, verdict: Reading) -> list[Standing]:
     """What the screening has of each candidate that the verdict has not, in its last round, unless
     it failed there."""
     found: dict[str, Standing] = {}
-    for reading in [*map(read, sorted(folder.glob("screen-*"))), verdict]:
+    screens = [each for each in steps(folder) if each.name != "look"]
+    for reading in [*map(read, screens), verdict]:
         for each in reading.study.allocators:
             found.pop(each.name, None)
         if reading is not verdict:
@@ -578,7 +598,8 @@ def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
     memory = standing.mean if goal.text == MEAN else standing.memory
     figures = f"time {interval(standing.time)}, memory {interval(memory)}"
     if not _meets(goal.limit, standing.limited):
-        return f"above {goal.text}: {bytes_text(round(standing.limited or 0))}"
+        how = _JUDGED[goal.limit.what] if goal.limit else ""
+        return f"above {goal.text}: {bytes_text(round(standing.limited or 0))} {how}"
     if standing.untold and not standing.gains:
         return f"inconclusive: {figures}"
     if not standing.gains:

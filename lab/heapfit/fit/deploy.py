@@ -19,7 +19,7 @@ from heapfit.fit.goal import parse
 from heapfit.host import elf
 from heapfit.meaning import PROCESSOR, RESIDENT_MEAN, RESIDENT_PEAK, WALL
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
-from heapfit.study.journal import cannot_write
+from heapfit.study.journal import cannot_write, set_aside
 from heapfit.text import bytes_text, join_words, percent, shell_word, with_variables
 from heapfit.trial.preload import VARIABLE, environment_changes, takes_options
 
@@ -91,8 +91,8 @@ def _of_process(verdict: Verdict | None) -> Verdict | None:
 def write(
     chosen: InstalledAllocator, of: Promise, folder: Path, *, is_new: bool = True
 ) -> list[Path]:
-    """Write the files that put `chosen` in place of what there is into `folder`, anew unless all
-    are there and not `is_new`; return them."""
+    """Write the files that put `chosen` in place of what there is into `folder`; return them. They
+    stay as they are if all are there and the choice is not `is_new`; what is replaced is kept."""
     variables = deployed(chosen, of.preloaded)
     if of.today.library and not chosen.library:
         variables.setdefault(VARIABLE, "")
@@ -108,17 +108,22 @@ def write(
         "README.txt": _readme(variables, chosen, of),
     }
     written = [folder / name for name in files]
-    if not is_new and all(each.exists() for each in written):
+    libraries = _copied(chosen)
+    names = [*files, *(each.name for each in libraries)]
+    if not is_new and all((folder / each).exists() for each in names):
         return written
+    unfinished = folder.with_name(f"{folder.name}.part")
     try:
-        remove(folder)
-        folder.mkdir(parents=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
         for name, text in files.items():
-            (folder / name).write_text(text, encoding="utf-8")
+            (unfinished / name).write_text(text, encoding="utf-8")
         for name in ("install.sh", "remove.sh"):
-            (folder / name).chmod(0o755)
-        for library in _copied(chosen):
-            shutil.copyfile(library, folder / library.name)
+            (unfinished / name).chmod(0o755)
+        for library in libraries:
+            shutil.copyfile(library, unfinished / library.name)
+        remove(folder)
+        unfinished.rename(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
     return written
@@ -137,13 +142,15 @@ def installation(folder: Path) -> list[str]:
 def shell_line(environment: Path) -> str:
     """Return the line that runs a program with the choice, by the file `heapfit.env`."""
     lines = environment.read_text(encoding="utf-8").splitlines()
-    variables = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    set_ones = (each for each in lines if "=" in each and not each.startswith("#"))
+    variables = dict(each.split("=", 1) for each in set_ones)
     return with_variables(variables, "PROGRAM")
 
 
 def remove(folder: Path) -> None:
-    """Remove what an earlier answer has written."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Move what an earlier answer has written, and a user may have edited, out of the way."""
+    if folder.exists():
+        set_aside([folder], folder.parent)
 
 
 def deployed(chosen: InstalledAllocator, preloaded: str = "") -> dict[str, str]:
@@ -273,7 +280,8 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
         + ("    (or what they were)" if of.today.library else ""),
         in_force="\n  ".join(_in_force(variables, chosen, of.today)),
         watch="\n  ".join(_watched(chosen, of)),
-        unset=shlex.join(["unset", *_variables(variables, chosen)]),
+        unset=shlex.join(["unset", *_variables(variables, chosen)])
+        + ("    (and set what was set before)" if of.today.library else ""),
         stays=_stays(chosen),
         run=f"heapfit run --allocator {shlex.quote(treatment_word(chosen))} -- PROGRAM",
     )
@@ -462,9 +470,9 @@ def _watched(chosen: InstalledAllocator, of: Promise) -> list[str]:
 
 
 def _needs(chosen: InstalledAllocator) -> str:
-    place = _place(chosen)
+    place, has_setting = _place(chosen), chosen.variant_of is not None
     if chosen.library is None or place is None:
-        return "Nothing: it is the C library's own malloc, with a setting."
+        return f"Nothing: it is the C library's own malloc{', with a setting' * has_setting}."
     if package := _package(chosen):
         return f"The Debian package {package}: apt-get install {package}"
     if place == chosen.library:

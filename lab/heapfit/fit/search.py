@@ -32,6 +32,7 @@ from heapfit.report import Reading
 from heapfit.statistics import Readings, summarise
 from heapfit.statistics import read as read_trials
 from heapfit.study import DEFAULT_SEED, load, plan
+from heapfit.study.journal import STUDY_FILE
 from heapfit.text import bytes_text, join_words
 
 FINALISTS = 3
@@ -351,7 +352,7 @@ def _over(goal: Goal, readings: Readings) -> dict[str, float]:
 
 def _left_s(setup: Setup, folder: Path) -> float:
     """Return how many seconds of the time are left for the verdict."""
-    return setup.time_s - _spent_s([*folder.glob(REPLAY), *steps(folder)])
+    return setup.time_s - _spent_s([*_there(folder, REPLAY), *steps(folder)])
 
 
 def trials_of(parts: Iterable[Path]) -> list[Trial]:
@@ -364,18 +365,18 @@ def _spent_s(parts: Iterable[Path]) -> float:
     return sum(trial.duration_s or 0.0 for trial in trials_of(parts))
 
 
-def _taken(parts: Iterable[Path]) -> dict[str, list[Trial]]:
-    """Return each allocator's trials in these folders."""
+def _taken(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
+    """Return each allocator's trials."""
     taken: dict[str, list[Trial]] = {}
-    for trial in trials_of(parts):
+    for trial in trials:
         taken.setdefault(trial.planned.allocator, []).append(trial)
     return taken
 
 
-def _block_s(setup: Setup, state: Screened, parts: Iterable[Path]) -> float:
+def _block_s(setup: Setup, state: Screened, trials: Iterable[Trial]) -> float:
     """Return how long a block of those that are left takes: each as its own trials took, or as the
     baseline's where it has none yet."""
-    taken = _taken(parts)
+    taken = _taken(trials)
     base = taken[setup.baseline.name]
     return median_s(base) + sum(median_s(taken.get(each.name, base)) for each in state.left)
 
@@ -385,10 +386,10 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     plain allocator of that, without which a setting stays only where it was much better."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
-    late = state.unjudged if any(folder.glob("screen-*")) else state.late
-    parts = steps(folder)
-    for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, parts))
-    while len(state.left) > 1 and (1 + least) * _block_s(setup, state, parts) > left_s:
+    late = state.unjudged if _there(folder, "screen-*") else state.late
+    trials = trials_of(steps(folder))
+    for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, trials))
+    while len(state.left) > 1 and (1 + least) * _block_s(setup, state, trials) > left_s:
         settings = [each.name for each in state.left if each.name not in state.alone]
         needed = {plain for each in settings for plain in plainer(each)}
         out = [each for each in state.left if each.name not in needed][-1]
@@ -409,13 +410,12 @@ def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:
     def measure(blocks: int) -> None:
         setup.measure(setup.study("the verdict", state.left, blocks, 1, _LAST_STEP), where)
 
-    def parts() -> list[Path]:
-        return [*steps(folder), *folder.glob(where.name)]
-
-    done = 0
-    if {each.name for each in state.left} - set(_taken(parts())):
+    done, trials = 0, trials_of(steps(folder))
+    if {each.name for each in state.left} - set(_taken(trials)):
         measure(done := least)  # what has not run yet may be slower by far
-    blocks = int(_left_s(setup, folder) / _block_s(setup, state, parts())) - 1
+        # Of a verdict that is there already, no more, so that it stays as long as it was.
+        trials += [each for each in trials_of([where]) if each.planned.block <= least]
+    blocks = int(_left_s(setup, folder) / _block_s(setup, state, trials)) - 1
     wanted = min(max(usual, _wanted(setup, folder)), most)
     if (blocks := min(max(blocks, least), wanted)) > done:
         measure(blocks)
@@ -434,8 +434,8 @@ def time_for(setup: Setup, folder: Path, reading: Reading, blocks: int) -> float
 
 def needed_s(folder: Path, verdict_s: float) -> float:
     """Return what `--time` leaves the verdict so many seconds, by what the steps before it took."""
-    screened_s = _spent_s(folder.glob("screen-*"))
-    others_s = _spent_s([*folder.glob(REPLAY), *folder.glob("look")]) + verdict_s
+    screened_s = _spent_s(_there(folder, "screen-*"))
+    others_s = _spent_s([*_there(folder, REPLAY), *_there(folder, "look")]) + verdict_s
     # With more time the screening, too, has more blocks, within its share.
     return max(others_s + screened_s, others_s / (1 - _SCREENING))
 
@@ -458,7 +458,12 @@ def _wanted(setup: Setup, folder: Path) -> int:
 
 def steps(folder: Path) -> list[Path]:
     """Return the folders of the studies before the verdict."""
-    return [*folder.glob("look"), *sorted(folder.glob("screen-*"))]
+    return [*_there(folder, "look"), *_there(folder, "screen-*")]
+
+
+def _there(folder: Path, pattern: str) -> list[Path]:
+    """Return the folders of studies that have begun."""
+    return sorted(each for each in folder.glob(pattern) if (each / STUDY_FILE).exists())
 
 
 def began(step: Path) -> datetime:
@@ -471,7 +476,7 @@ def outdated(folder: Path) -> list[Path]:
     since the program, an allocator or the machine had changed."""
     found, newest = [], datetime.min.replace(tzinfo=UTC)
     look, *screens = steps(folder)
-    for step in (look, *folder.glob(REPLAY), *screens, *folder.glob(CONFIRM)):
+    for step in (look, *_there(folder, REPLAY), *screens, *_there(folder, CONFIRM)):
         if began(step) < newest:
             found.append(step)
         else:

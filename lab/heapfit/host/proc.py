@@ -157,12 +157,14 @@ def started_as(process: Process) -> str:
 
 def from_folder(process: Process) -> str:
     """Return what goes before the line that starts a process's program: `cd` to its folder, where
-    that is not ours and an argument is a path from there."""
+    that is not ours and an argument is, or ends in, a path from there."""
     folder = _link(process.pid, "cwd")
     if folder in ("", os.getcwd()) or not folder.isprintable() or has_other_root(process.pid):
         return ""
     its, arguments = PROC / str(process.pid) / "cwd", process.command[1:]
-    is_needed = any(each and each[0] != "/" and os.path.lexists(its / each) for each in arguments)
+    names = [name for each in arguments for name in (each, each.partition("=")[2])]
+    is_there = (name and name[0] != "/" and os.path.lexists(its / name) for name in names)
+    is_needed = "-m" in arguments or any(is_there)  # Python looks there for a module
     return f"cd {shlex.quote(folder)} && " if is_needed else ""
 
 

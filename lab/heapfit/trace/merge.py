@@ -12,10 +12,10 @@ All others are of processes of their own: their threads are other threads, and t
 blocks as of code, are moved apart, the second process's by 2^57, and so on. Where each begins on
 the clock of all is known from the time of day at which it was recorded.
 
-When a process exits, or becomes another program, the kernel takes its memory: blocks that live then
-count as freed while others go on, and what was resident of it counts no more. What lives when the
-last one ends stays live. Of a process that ran before its recording, what was resident at first
-counts from the start.
+When a process exits, is killed, or becomes another program, the kernel takes its memory: blocks
+that live then count as freed while others go on, and what was resident of it counts no more. What
+lives when the last one ends stays live. Of a process that ran before its recording, what was
+resident at first counts from the start.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from heapfit.trace.edit import (
     check_target,
     write_interleaved,
 )
-from heapfit.trace.ending import ended_early
+from heapfit.trace.ending import NO_END, ended_early
 from heapfit.trace.native import (
     EVENT_COLUMNS,
     FREE,
@@ -58,8 +58,8 @@ from heapfit.trace.sites import parse_mappings
 
 # Addresses of programs are below, on processors with five levels of page tables too.
 _SPACE_BITS = 57
-# How a recording ends whose process exits, or becomes another program.
-_EXITED = ("", "exec")
+# How a recording ends whose process exits, becomes another program, or is killed.
+_EXITED = ("", "exec", NO_END)
 # What the traces of one process have in common.
 _TOLD_BY = ("pid", "parent", "program", "arguments", "process_began")
 PROCESSES_MAX = 1 << (64 - _SPACE_BITS)
