@@ -483,6 +483,10 @@ class _StepProgress(StudyProgress):
             self.console.print(f"{self.done} of {self.planned} trials are already done")
         self._begin(study, done)
 
+    def noticed(self, sentence: str) -> None:
+        """Say what has changed since an earlier run: here no option mixes trials."""
+        super().noticed(sentence.partition(" With --mix ")[0])
+
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         """Count a trial."""
         from heapfit.fit.search import check_time

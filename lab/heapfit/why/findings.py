@@ -191,7 +191,7 @@ _RECORD_WHOLE = [
 ]
 # With --control `why` can say there what each page is used for.
 _RUN = ["heapfit run --control{background} -- {command}", "{deployed}  # to deploy it"]
-_RUN_OBJECTS = [f"PYTHONMALLOC=malloc {each}" for each in _RUN]
+_RUN_OBJECTS = f"PYTHONMALLOC=malloc {_RUN[0]}"
 # A program of one thread gets no second one unasked, and returns memory only while it allocates.
 _BACKGROUND = {"background": "on"}
 _LEAST_IN_BACKGROUND = 16 << 20  # bytes: heapfit's thread is not there for less
@@ -201,7 +201,7 @@ _RECORD_OBJECTS = ["heapfit record --objects -o {whole} -- {command}", _RECORD_W
 _SAMPLE = ["heapfit ctl {pid} set sample=512k", "heapfit ctl {pid} profile"]
 _FOUND_LITTLE = " There is little to find in so little memory."
 _RECORDINGS = {*_RECORD, *_RECORD_WHOLE, *_RECORD_OBJECTS}
-_INTO_IT = {*_RECORDINGS, *_RUN, *_RUN_OBJECTS}  # where nothing can be loaded they are useless
+_INTO_IT = {*_RECORDINGS, *_RUN, _RUN_OBJECTS}  # where nothing can be loaded they are useless
 _SEEN_BY_ALL = ("/tmp", "/dev/shm")
 
 
@@ -437,11 +437,11 @@ def _python(cause: Cause, reading: Reading) -> Said:
         "kernel only once all of it is free, so much of this memory may be free."
     )
     other = (
-        "To see whether less stays, run the program with PYTHONMALLOC=malloc under an allocator "
-        "that returns single pages."
+        "If the program has freed what stays resident, running it with PYTHONMALLOC=malloc under "
+        "an allocator that returns single pages may need less; if it only grows, it will not."
     )
-    advised = f"{_advice(other, reading)}{_advice(advice, reading)}"
-    return f"{sentence}{advised}", [*_RUN_OBJECTS, *_RECORD_OBJECTS]
+    advised = f"{_advice(advice, reading)}{_advice(other, reading)}"
+    return f"{sentence}{advised}", [*_RECORD_OBJECTS, _RUN_OBJECTS]
 
 
 def _php(cause: Cause, reading: Reading) -> Said:
