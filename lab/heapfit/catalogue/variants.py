@@ -27,6 +27,7 @@ from heapfit.record import options as record_options
 from heapfit.records import (
     ENVIRONMENT_PREFIX,
     OPTION_PREFIX,
+    Allocator,
     AllocatorSetting,
     InstalledAllocator,
     StudyDefinition,
@@ -361,13 +362,19 @@ def environment_under(allocator: InstalledAllocator) -> dict[str, str]:
     )
 
 
-def treatment_word(allocator: InstalledAllocator) -> str:
-    """Return the word that names `allocator`, a variant too, wherever it was described."""
+def entry_of(allocator: InstalledAllocator) -> Allocator | None:
+    """Return the catalogue's entry that `allocator`, or what it is a variant of, was made from;
+    None for a file of the user's, which may have such a name."""
     plain = allocator.variant_of or allocator
     entry = load_allocators().get(plain.name)
-    is_known = entry is not None and entry.title == plain.title
-    usual = entry.environment if entry and is_known else {}
-    name = plain.name if is_known else f"{plain.name}={plain.library}"
+    return entry if entry and entry.title == plain.title else None
+
+
+def treatment_word(allocator: InstalledAllocator) -> str:
+    """Return the word that names `allocator`, a variant too, wherever it was described."""
+    plain, entry = allocator.variant_of or allocator, entry_of(allocator)
+    usual = entry.environment if entry else {}
+    name = plain.name if entry else f"{plain.name}={plain.library}"
     settings = [f"{key}={value}" for key, value in allocator.options.items()]
     settings += [
         f"{ENVIRONMENT_PREFIX}{key}={value}"

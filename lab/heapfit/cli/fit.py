@@ -244,8 +244,8 @@ def _recorded(pid: int, folder: Path, request: Request, time_s: float) -> Path:
         say(f"recording process {pid} for {duration(for_s)}; it should be doing its usual work")
         running.record(recorder, trace, for_s)
     else:
-        day = running.of_the_day(trace)
-        say(f"this goes on with the recording of {day}; for a new one, use another --out")
+        made = running.recorded_on(trace)
+        say(f"this goes on with the recording of {made}; for a new one, use another --out")
     return trace
 
 
@@ -456,7 +456,7 @@ class _Fit:
         from heapfit.fit import deploy
 
         if answer.choice is None or reading is None:
-            deploy.remove(self.folder / "deploy")
+            deploy.move_away(self.folder / "deploy")
             return []
         chosen = reading.study.allocator(answer.choice)
         why = [each for each in answer.why if each != answer.late]

@@ -13,7 +13,16 @@ from heapfit.advice import failed_trials, failing, noise, recommend
 from heapfit.catalogue import treatment_word
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
-from heapfit.fit.search import Screened, Setup, plainer, steps, time_for, time_option, trials_of
+from heapfit.fit.search import (
+    Screened,
+    Setup,
+    plainer,
+    screens,
+    steps,
+    time_for,
+    time_option,
+    trials_of,
+)
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
 from heapfit.meaning import PROCESSOR, WALL, too_small
@@ -491,8 +500,7 @@ def _screened(setup: Setup, folder: Path, verdict: Reading) -> list[Standing]:
     """What the screening has of each candidate that the verdict has not, in its last round, unless
     it failed there."""
     found: dict[str, Standing] = {}
-    screens = [each for each in steps(folder) if each.name != "look"]
-    for reading in [*map(read, screens), verdict]:
+    for reading in [*map(read, screens(folder)), verdict]:
         for each in reading.study.allocators:
             found.pop(each.name, None)
         if reading is not verdict:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from heapfit import catalogue, options
-from heapfit.catalogue import treatment_word
+from heapfit import options
+from heapfit.catalogue import entry_of, treatment_word
 from heapfit.fit.answer import Answer
 from heapfit.fit.goal import parse
 from heapfit.host import elf
@@ -122,7 +122,7 @@ def write(
             (unfinished / name).chmod(0o755)
         for library in libraries:
             shutil.copyfile(library, unfinished / library.name)
-        remove(folder)
+        move_away(folder)
         unfinished.rename(folder)
     except OSError as error:
         raise cannot_write(folder, error) from error
@@ -147,7 +147,7 @@ def shell_line(environment: Path) -> str:
     return with_variables(variables, "PROGRAM")
 
 
-def remove(folder: Path) -> None:
+def move_away(folder: Path) -> None:
     """Move what an earlier answer has written, and a user may have edited, out of the way."""
     if folder.exists():
         set_aside([folder], folder.parent)
@@ -199,11 +199,8 @@ def _to_be_there(chosen: InstalledAllocator) -> list[str]:
 
 def _package(chosen: InstalledAllocator) -> str | None:
     """The Debian package that has the library, if one has."""
-    plain = chosen.variant_of or chosen
-    entry = catalogue.load_allocators().get(plain.name)
-    if entry is None or entry.title != plain.title:  # a file of the user's, with such a name
-        return None
-    return entry.source.package if entry.source.kind == "debian" else None
+    entry = entry_of(chosen)
+    return entry.source.package if entry and entry.source.kind == "debian" else None
 
 
 def _environment_file(variables: Mapping[str, str], chosen: InstalledAllocator) -> str:

@@ -39,7 +39,7 @@ def record(recorder: Recorder, to: Path, for_s: float) -> None:
         raise cannot_write(to.parent, error) from error
 
 
-def of_the_day(trace: Path) -> str:
+def recorded_on(trace: Path) -> str:
     """Return when the recording was made that a folder has."""
     return f"{datetime.fromtimestamp(trace.stat().st_mtime):%-d %B %Y, %H:%M}"
 

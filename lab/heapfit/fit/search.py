@@ -386,7 +386,7 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     plain allocator of that, without which a setting stays only where it was much better."""
     left_s = _left_s(setup, folder)
     least = _CONFIRM_BLOCKS[0]
-    late = state.unjudged if _there(folder, "screen-*") else state.late
+    late = state.unjudged if screens(folder) else state.late
     trials = trials_of(steps(folder))
     for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, trials))
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, trials) > left_s:
@@ -434,7 +434,7 @@ def time_for(setup: Setup, folder: Path, reading: Reading, blocks: int) -> float
 
 def needed_s(folder: Path, verdict_s: float) -> float:
     """Return what `--time` leaves the verdict so many seconds, by what the steps before it took."""
-    screened_s = _spent_s(_there(folder, "screen-*"))
+    screened_s = _spent_s(screens(folder))
     others_s = _spent_s([*_there(folder, REPLAY), *_there(folder, "look")]) + verdict_s
     # With more time the screening, too, has more blocks, within its share.
     return max(others_s + screened_s, others_s / (1 - _SCREENING))
@@ -443,8 +443,7 @@ def needed_s(folder: Path, verdict_s: float) -> float:
 def _wanted(setup: Setup, folder: Path) -> int:
     """How many blocks would show a gain that matters, by the scatter of the last screening: the
     figures of the verdict have no part in how many there are."""
-    screened = [each for each in steps(folder) if each.name != "look"]
-    if not screened:
+    if not (screened := screens(folder)):
         return _CONFIRM_BLOCKS[-1]
     readings = read_trials(*load(screened[-1]))
     found = [
@@ -458,7 +457,12 @@ def _wanted(setup: Setup, folder: Path) -> int:
 
 def steps(folder: Path) -> list[Path]:
     """Return the folders of the studies before the verdict."""
-    return [*_there(folder, "look"), *_there(folder, "screen-*")]
+    return [*_there(folder, "look"), *screens(folder)]
+
+
+def screens(folder: Path) -> list[Path]:
+    """Return those of the screening's rounds, the first of them first."""
+    return _there(folder, "screen-*")
 
 
 def _there(folder: Path, pattern: str) -> list[Path]:
@@ -475,12 +479,11 @@ def outdated(folder: Path) -> list[Path]:
     """Return the folders of steps that are older than one before them, which was measured anew
     since the program, an allocator or the machine had changed."""
     found, newest = [], datetime.min.replace(tzinfo=UTC)
-    look, *screens = steps(folder)
-    for step in (look, *_there(folder, REPLAY), *screens, *_there(folder, CONFIRM)):
-        if began(step) < newest:
+    parts = ("look", REPLAY, "screen-*", CONFIRM)
+    for step in (each for part in parts for each in _there(folder, part)):
+        if (at := began(step)) < newest:
             found.append(step)
-        else:
-            newest = began(step)
+        newest = max(newest, at)
     return found
 
 

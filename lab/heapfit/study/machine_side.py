@@ -290,8 +290,8 @@ def _local_allocator(wanted: InstalledAllocator) -> InstalledAllocator:
         [system] = catalogue.resolve_allocators([_SYSTEM])
         _same_version(system, wanted)
         return wanted
-    entry = catalogue.load_allocators().get(wanted.name)
-    if entry is not None and entry.title == wanted.title:  # not one that the user put there
+    entry = catalogue.entry_of(wanted)
+    if entry is not None:
         found_here = catalogue.find_installed(entry)
         if found_here is not None:
             # Compilers write paths and versions of theirs into what they make.
