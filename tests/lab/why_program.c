@@ -138,6 +138,7 @@ static void leave(void)
 int main(int count, char **arguments)
 {
     const char *kind = arguments[1];
+    setvbuf(stdin, NULL, _IONBF, 0); // a buffer would be allocated while the heap is looked at
     if (strcmp(kind, "malloc") == 0) blocks(SIZE);
     if (strcmp(kind, "little") == 0) blocks(MIB);
     if (strcmp(kind, "mapped") == 0) memset(malloc(SIZE), 1, SIZE);
