@@ -252,7 +252,10 @@ def test_of_two_that_do_as_well_the_plainer_is_chosen() -> None:
     [pools] = found.not_chosen
     assert "not shown to be better than heapfit; the simpler one is preferred: time" in pools.reason
     truth["heapfit-pools"] = (0.4, GIB, GIB)
-    assert chosen("time", truth, cv=0.02).choice == "heapfit-pools"
+    found = chosen("time", truth, cv=0.02)
+    assert found.choice == "heapfit-pools"
+    [plain] = found.not_chosen
+    assert plain.reason.startswith("also a gain, but shown to be a smaller one than heapfit-pools'")
 
 
 def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
@@ -364,6 +367,8 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert answer.with_late(stays, better).exit_code == 3
     assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
+    one = answer.with_late(stays, search.Screened([], late=["jemalloc"], enough_s=90.0))
+    assert one.late == "1 candidate was not run (jemalloc); --time 2m would do."
     many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
     assert "(a, b, c and others among them; the tables name them)" in many.late
 

@@ -199,6 +199,21 @@ def test_of_a_process_that_has_changed_its_title_the_program_is_named() -> None:
     assert "*:7631" not in told.partition("start it with")[2] + recording.partition("with:")[2]
 
 
+def test_nothing_is_proposed_that_does_not_get_into_the_program(
+    sleeper: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    (tmp_path / "idle.c").write_text("#include <unistd.h>\nint main(void) { return pause(); }")
+    program = tmp_path / "idle"
+    subprocess.run(["gcc", "-static", tmp_path / "idle.c", "-o", program], check=True)
+    with subprocess.Popen([program]) as process:
+        for why_not in (why_not_listening, why_not_recording):
+            told = str(why_not(process.pid))
+            assert "and cannot: its malloc is built in, because it is linked statically" in told
+            assert "heapfit" not in told.partition("and cannot")[2]
+            assert f"heapfit record --pid {sleeper.pid}" in str(why_not(sleeper.pid))
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("variables", "start"),
     [

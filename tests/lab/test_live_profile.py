@@ -19,9 +19,9 @@ from conftest import Heapfit, heapfit_command
 from heapfit.cli import output, profile_tables
 from heapfit.export import openmetrics
 from heapfit.host.proc import present
-from heapfit.live import Client
+from heapfit.live import Client, Ledger
 from heapfit.live.profile import OLD_S, estimate, profile
-from heapfit.live.records import ProfileAnswer, ProfileSample, ProfileSite
+from heapfit.live.records import LedgerRow, ProfileAnswer, ProfileSample, ProfileSite
 from rich.console import Console
 
 pytestmark = pytest.mark.full
@@ -95,6 +95,19 @@ def test_the_ledger_says_who_pins_how_much_and_for_how_long(
         rf"that {culprit} \(pinning_program.c:\d+\) allocates\."
     )
     assert re.search(sentence, shown)
+
+
+def test_what_is_no_threads_has_a_row_behind_those_of_threads() -> None:
+    rows = [
+        LedgerRow(cause="live", in_heap=True, resident=8192),
+        LedgerRow(cause="live", in_heap=True, heap=3, thread=7, resident=4096),
+        LedgerRow(cause="file", in_heap=False, resident=4096),
+    ]
+    found = Ledger(rows, complete=True).threads()
+    assert [(each.heap, each.resident) for each in found] == [
+        (3, {"live": 4096}),
+        (-1, {"live": 8192}),
+    ]
 
 
 def test_the_intervals_hold_what_there_is(start: Start) -> None:

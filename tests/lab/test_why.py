@@ -613,6 +613,21 @@ def test_the_call_site_that_pins_most_is_named_first(
     assert f"→ heapfit ctl {started.pid} set sample=512k" in said.stdout
 
 
+def test_of_pythons_objects_a_recording_is_proposed_since_it_names_lines(
+    program: Path, library: Path
+) -> None:
+    """A sample of the heap names the interpreter's own functions."""
+    options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
+    with running(program, "pinned", **options) as started:
+        reading = replace(read(started.pid), computes=True)
+    for settings, command in (
+        (reading.settings, f"heapfit ctl {started.pid} set sample=512k"),
+        ({"PYTHONMALLOC": "malloc"}, f"heapfit record --pid {started.pid} --for 60s"),
+    ):
+        [heap] = [e for e in findings(replace(reading, settings=settings)) if e.cause == "heapfit"]
+        assert any(each.startswith(command) for each in heap.commands), heap.commands
+
+
 def test_a_small_heap_of_heapfits_is_not_worth_a_sample(program: Path, library: Path) -> None:
     options = {"LD_PRELOAD": str(library), "HEAPFIT_OPTIONS": "control:on"}
     for kind, is_little in (("little", True), ("pinned", False)):

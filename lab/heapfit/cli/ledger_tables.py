@@ -72,17 +72,19 @@ def _words(cause: str) -> str:
 
 
 def _show_threads(threads: list[ThreadShare]) -> None:
-    if not threads:
-        return
     there = [cause for cause in _BY_THREAD if any(each.resident.get(cause) for each in threads)]
+    if not there:
+        return
     columns = [_words(cause) for cause in there]
     rows = table("thread", *columns, right=columns)
-    for each in threads[:_MOST_ROWS]:
+    own = [each for each in threads if each.heap >= 0]
+    for each in [*own[:_MOST_ROWS], *threads[len(own) :]]:
         sizes = [text.size(each.resident.get(cause, 0)) for cause in there]
-        rows.add_row(figures.thread(each.heap, each.thread), *sizes)
+        who = figures.thread(each.heap, each.thread) if each.heap >= 0 else "no thread"
+        rows.add_row(who, *sizes)
     results.print()
     results.print(rows)
-    _say_others(len(threads))
+    _say_others(len(own))
 
 
 def _show_files(files: list[tuple[str, int]]) -> None:

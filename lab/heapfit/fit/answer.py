@@ -133,11 +133,10 @@ def with_late(found: Answer, screened: Screened) -> Answer:
     late_ones = [*screened.late, *screened.unjudged]
     able = [each for each in late_ones if "+" not in each or each in screened.alone]
     named = [*able[:_MOST_NAMED], *["others"] * (len(able) > _MOST_NAMED)]
+    all_named = len(able) == len(late_ones) <= _MOST_NAMED
     among = f"{join_words(named)} among them; " if able else ""
-    late = (
-        f"{join_words(said)} ({among}the tables name them); {time_option(screened.enough_s)} "
-        "would do."
-    )
+    which = join_words(named) if all_named else f"{among}the tables name them"
+    late = f"{join_words(said)} ({which}); {time_option(screened.enough_s)} would do."
     untold = bool(able) and found.choice is None
     return found.model_copy(
         update={
@@ -214,7 +213,7 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
             for name, [first, *_] in failed.items()
         ),
         *(
-            NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal))
+            NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal, advice))
             for each in standings
             if each is not choice
         ),
@@ -602,7 +601,7 @@ def _meaning(metric: Metric, verdict: Verdict) -> str:
     return "a gain" if _better(metric, verdict) > 0 else "a cost"
 
 
-def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
+def _reason(standing: Standing, choice: Standing | None, goal: Goal, advice: Advice) -> str:
     memory = standing.mean if goal.text == MEAN else standing.memory
     figures = f"time {interval(standing.time)}, memory {interval(memory)}"
     if not _meets(goal.limit, standing.limited):
@@ -616,5 +615,8 @@ def _reason(standing: Standing, choice: Standing | None, goal: Goal) -> str:
         return f"{_broken([standing])}: {figures}"
     if choice is None:
         return f"within {goal.text}, but so is today's allocator: {figures}"
+    best = advice.standings[0]
+    if standing.name not in {each.allocator for each in advice.standings if each.tied_with_best}:
+        return f"also a gain, but shown to be a smaller one than {best.allocator}'s: {figures}"
     simpler = "; the simpler one is preferred" if choice.name in plainer(standing.name) else ""
     return f"also a gain, but not shown to be better than {choice.name}{simpler}: {figures}"

@@ -427,6 +427,7 @@ Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, 
                ({placed}, and restarts SERVICE)
   Docker       {context}add the lines of Dockerfile.part to the
                Dockerfile's last stage, before its last USER
+               (or, if the image has the library: docker run --env-file heapfit.env)
   Compose      docker compose -f compose.yaml -f compose.part.yaml up -d
   Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
   here         {run}

@@ -147,7 +147,8 @@ def started_as(process: Process) -> str:
         if folder not in ("", os.getcwd()):
             words = (os.path.normpath(f"{folder}/{name}"), *words[1:])
     command = shlex.join(words)
-    if not command or not command.isprintable() or _NOT_UTF_8 in command:
+    is_gone = words[:1] and words[0].startswith("/") and not os.path.exists(words[0])
+    if not command or is_gone or not command.isprintable() or _NOT_UTF_8 in command:
         return "COMMAND"
     kept = len(words)
     while kept > 1 and len(shlex.join(words[:kept])) > _LONGEST_COMMAND:

@@ -103,14 +103,15 @@ class Ledger:
         )
 
     def threads(self) -> list[ThreadShare]:
-        """Return what each heap has, the largest first."""
-        ours = [row for row in self.rows if row.in_heap and row.heap >= 0]
+        """Return what each thread's heap has, the largest first, and at the end what no thread has:
+        large blocks, and what ended threads have left."""
+        ours = [row for row in self.rows if row.in_heap]
         grouped = _grouped(ours, lambda row: (row.heap, row.thread))
         found = [
             ThreadShare(heap, thread, {row.cause: row.resident for row in rows})
             for (heap, thread), rows in grouped.items()
         ]
-        return sorted(found, key=lambda each: (-each.total, each.heap))
+        return sorted(found, key=lambda each: (each.heap < 0, -each.total, each.heap))
 
     def files(self) -> list[tuple[str, int]]:
         """Return the bytes of each file, the largest first."""

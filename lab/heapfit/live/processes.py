@@ -21,6 +21,7 @@ from heapfit.host.proc import (
     started_as,
     undeleted,
 )
+from heapfit.host.program import why_not_replaced
 from heapfit.live.channel import opened
 
 _LISTENS = 0x10000  # __SO_ACCEPTCON, in the flags of /proc/net/unix
@@ -101,6 +102,8 @@ def why_not_listening(pid: int) -> HeapfitError:
     library = _library(pid)
     start = _start_line(process, environment, library)
     if library is None:
+        if why := why_not_replaced(PROC / str(pid) / "exe"):
+            return NotListening(f"{who} does not run under heapfit, and cannot: {why}")
         return NotListening(
             f"{who} does not run under heapfit; start it with: {start}; or see what it allocates "
             f"from now on: heapfit record --pid {pid}"
@@ -131,6 +134,8 @@ def why_not_recording(pid: int) -> HeapfitError:
                 f"{who} does not run under the recorder, but process {recorded}, which it has "
                 f"started, does: heapfit ctl {recorded} record status"
             )
+        if why := why_not_replaced(PROC / str(pid) / "exe"):
+            return NotListening(f"{who} does not run under the recorder, and cannot: {why}")
         return NotListening(
             f"{who} does not run under the recorder; record it as it is with heapfit record "
             f"--pid {pid}, or start it with: {start}"

@@ -52,6 +52,10 @@ from heapfit.text import capitalised, counted, join_words, shell_word, visible
 
 ASK = "Ask for more than is shown here"  # what a command is for
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
+_NOTHING_OF_OBJECTS = (
+    "No object is shown to need attention. Whether an option, a pool or another allocator would "
+    "help, only a recording without `--objects` shows."
+)
 _NOTHING_GROWS = (
     "Nothing is shown to grow in this recording. The blocks still live at its end are below."
 )
@@ -102,7 +106,9 @@ def _nothing_proposed(profile: Profile) -> str:
             "This recording cannot show whether the program's objects grow: "
             f"{hidden.keeps}, and these are not recorded. To see it, {hidden.instead}."
         )
-    return _NOTHING_GROWS if ended_early(profile) else _NOTHING_TO_DO
+    if ended_early(profile):
+        return _NOTHING_GROWS
+    return _NOTHING_OF_OBJECTS if _of_each_object(profile) else _NOTHING_TO_DO
 
 
 def advice(profile: Profile, trace: str = "TRACE") -> dict[str, Advice]:
@@ -130,6 +136,11 @@ def _with_command(sentence: str, profile: Profile) -> str:
     return sentence.replace("-- CMD", f"-- {command}") if is_short else sentence
 
 
+def _of_each_object(profile: Profile) -> bool:
+    """Whether the interpreters' own allocators were off."""
+    return all(made_to_ask_malloc(e.program, e.environment) for e in profile.recordings)
+
+
 def _variables(recording: Recording) -> str:
     if not made_to_ask_malloc(recording.program, recording.environment):
         return ""
@@ -145,7 +156,7 @@ def _shapes(profile: Profile) -> dict[str, _Shape]:
         only = {"memory": _SHAPES["memory"]}
         return only | {"end": _OF_A_PART} if memory.unseen(profile) else only
     shapes = _SHAPES | _OF_A_SAMPLE if sampled(profile.recordings) else _SHAPES
-    if all(made_to_ask_malloc(each.program, each.environment) for each in profile.recordings):
+    if _of_each_object(profile):
         shapes = shapes | {
             name: replace(shapes[name], advice=advice) for name, advice in _OF_EACH_OBJECT.items()
         }

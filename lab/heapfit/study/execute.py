@@ -217,8 +217,9 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
     if is_judged_by_baseline and reference(study, trials, trial.planned) is None:
         who = f"the baseline {study.baseline}"
         what = "a trial of the server" if study.workload.server else "the program"
+        fails = "does not end" if trial.status is TrialStatus.TIMEOUT else "fails"
         raise HeapfitError(
-            f"{f'{who} fails' if study.programs else f'{what} fails under {who}'}"
+            f"{f'{who} {fails}' if study.programs else f'{what} {fails} under {who}'}"
             f"{_where(study, trial.planned)}, so there is nothing "
             f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from heapfit.files import free_name
 from heapfit.host.contents import Heap
+from heapfit.host.interpreters import OBJECTS_FROM_MALLOC
 from heapfit.host.maps import Mapping
 from heapfit.host.proc import PROC, Process, from_folder, started_as
 from heapfit.live import pinners
@@ -237,14 +238,15 @@ def _filled(texts: list[str], reading: Reading) -> list[str]:
     growth = free_name(_written_by(reading.process) / f"growth-{pid}.hft")
     whole = free_name(Path(f"whole-{pid}.hft"))
     whole = whole.absolute() if folder else whole
-    set_for_glibc = "".join(
+    kept = ("MALLOC_", "GLIBC_TUNABLES", *OBJECTS_FROM_MALLOC)
+    settings = "".join(
         f"{name}={quote(value)} "
         for name, value in reading.settings.items()
-        if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+        if name.startswith(kept)
     )
     return [
         (folder if "{command}" in each or "{deployed}" in each else "")
-        + (set_for_glibc if each in _RECORDINGS and "{command}" in each else "")
+        + (settings if each in _RECORDINGS and "{command}" in each else "")
         + each.format(
             pid=pid,
             command=command,
@@ -400,6 +402,8 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
 def _asked(largest: str, reading: Reading) -> list[str]:
     """Return what to ask a heap of heapfit's of which most is there for one cause."""
     if largest == "live":
+        if "PYTHONMALLOC" in reading.settings or reading.runtime == "python":
+            return [*_RECORD]  # which names lines of Python, as a sample of the heap's does not
         is_sampled = reading.profile is not None and reading.profile.mean
         return _SAMPLE[1:] if is_sampled else [*_SAMPLE]
     return [

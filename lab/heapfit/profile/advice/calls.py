@@ -55,8 +55,8 @@ def sizes(profile: Profile, trace: str) -> Advice:
             "thread_span_threshold",
             f"{count(often)} allocations {each_second(profile)} are above {size(LARGE_BYTES)}, "
             f"{size(mean)} on average, and most are freed by the thread that allocated them: "
-            f"`thread_span_threshold:{suffixed(wanted)}` keeps them there without a lock, "
-            "at a cost of up to that much memory per thread.",
+            f"heapfit's `thread_span_threshold:{suffixed(wanted)}` keeps them there without a "
+            "lock, at a cost of up to that much memory per thread.",
         )
     every = totals.allocations.objects
     small = 1 - large.objects / every if every else 0.0
@@ -201,8 +201,8 @@ def calloc(profile: Profile, trace: str) -> Advice:
         return do(
             "zeroed_reserve",
             f"`calloc`s of 4 KiB or more request {size(asked)} {each_second(profile)}: if a core "
-            f"is idle, `zeroed_reserve:{suffixed(reserve)}` has another thread clear the memory, "
-            "at a cost of up to that much memory.",
+            f"is idle, heapfit's `zeroed_reserve:{suffixed(reserve)}` has another thread clear the "
+            "memory, at a cost of up to that much memory.",
         )
     if pages.bytes >= _NOTICED_SHARE * profile.totals.allocations.bytes > 0:
         return given(

@@ -197,8 +197,8 @@ def _many_threads(profile: Profile) -> Advice | None:
                 "lockless_threads",
                 f"{counted(each.threads, 'thread')} make "
                 f"{count(each.allocations.objects / each.threads)} allocations each: if they "
-                "live at the same time, `lockless_threads:64` avoids a separate heap for most of "
-                "them.",
+                "live at the same time, heapfit's `lockless_threads:64` avoids a separate heap for "
+                "most of them.",
             )
     return None
 
@@ -219,7 +219,7 @@ def _one_for_several(profile: Profile) -> Advice | None:
                 "cache_line_align",
                 f"{sharing.threads[born]} allocates small blocks that {len(others)} other "
                 "threads free: if `perf c2c` shows that they contend for cache lines, "
-                "`cache_line_align:1` separates them, at 64 bytes per block.",
+                "heapfit's `cache_line_align:1` separates them, at 64 bytes per block.",
             )
     return None
 
@@ -234,8 +234,8 @@ def _remote_batches(profile: Profile) -> Advice | None:
         return do(
             "remote_free_bytes",
             f"Blocks that other threads free are {size(_remote_size(profile))} on average, so "
-            f"that a batch holds {count(max(blocks, 1.0))}: `remote_free_bytes:1m` makes "
-            "batches larger, at a cost of up to that much memory in transit per thread.",
+            f"that a batch holds {count(max(blocks, 1.0))}: heapfit's `remote_free_bytes:1m` "
+            "makes batches larger, at a cost of up to that much memory in transit per thread.",
         )
     return given(
         "remote-free queues",
