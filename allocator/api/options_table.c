@@ -283,7 +283,7 @@ struct option options_table[OPTION_COUNT] = {
             .public =
                 {
                     .name = "decay_ms",
-                    .description = "milliseconds after which free memory is given back to the kernel",
+                    .description = "milliseconds after which free memory is returned to the kernel",
                     .kind = HF_OPTION_NUMBER,
                     .live = 1,
                     .initial = 500,

@@ -177,7 +177,7 @@ static void print_memory(int file, const hf_stats *total)
 static void print_work(int file, const hf_stats *total)
 {
     dprintf(file,
-            "  given back %12.3f MiB in %zu calls; %zu calls for access, %zu about huge pages\n"
+            "  returned   %12.3f MiB in %zu calls; %zu calls for access, %zu about huge pages\n"
             "  heaps      %12zu made, %zu idle; %zu spans of threads that are gone, %zu threads share\n"
             "  refills    %12zu; %zu blocks from other threads in %zu lists\n"
             "  contexts   %12.3f MiB of address space in %zu\n",

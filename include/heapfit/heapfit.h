@@ -65,8 +65,8 @@ HF_API int hf_is_ours(const void *pointer);
 /* ---- giving memory back ---------------------------------------------------------------------------------------------------- */
 
 /* Give back to the kernel all free memory that the calling thread's heap and the shared cache hold; memory that other threads
- * hold for their next allocations stays theirs. Returns the bytes given back. It costs system calls, so call it at the end of
- * a phase, not for every request. Memory that stays free is given back without it; see the option decay_ms. */
+ * hold for their next allocations stays theirs. Returns the bytes that went to the kernel. It costs system calls, so call it at the end of
+ * a phase, not for every request. Memory that stays free is returned without it; see the option decay_ms. */
 HF_API size_t hf_trim(void);
 
 /* Trade speed for memory, and back, during a time in which memory is short, such as the reload of a large index (Janardhana
@@ -74,9 +74,9 @@ HF_API size_t hf_trim(void);
  *
  * hf_footprint_shrink gives all free memory back to the kernel at once, and from then on hardly keeps any: as if
  * thread_span_threshold and zeroed_reserve were 0, shared_span_threshold 4m, free_page_threshold 1m and decay_ms 10, where they
- * are set to more. Free spans that other threads keep also go back at once; pages within spans that another thread is using go
- * back when that thread next needs blocks. hf_footprint_restore puts the options in force again. Either may be called by any
- * thread at any time, and repeatedly: the last call counts. Returns the bytes given back. */
+ * are set to more. Free spans that other threads keep are also returned at once; pages within spans that another thread is using
+ * when that thread next needs blocks. hf_footprint_restore restores the options. Either may be called by any
+ * thread at any time, and repeatedly: the last call counts. Returns the bytes that went to the kernel. */
 HF_API size_t hf_footprint_shrink(void);
 HF_API void hf_footprint_restore(void);
 
@@ -230,14 +230,14 @@ typedef struct hf_stats {
     size_t large_objects; /* of these, objects that have spans of their own */
     size_t large_bytes;
     size_t free_bytes; /* free blocks in spans that are in use */
-    size_t dirty_bytes; /* free spans that have not been given back to the kernel */
+    size_t dirty_bytes; /* free spans that have not been returned to the kernel */
     size_t own_bytes; /* heapfit's own tables */
     size_t
         footprint; /* the most that may be resident because of heapfit but for free memory in huge pages: its tables, and all spans that are in use, kept or dirty.
                          These count in full, touched or not */
     size_t committed; /* address space that is accessible */
     size_t reserved; /* address space that is reserved; grows with the heap */
-    size_t purged; /* bytes given back to the kernel since the start */
+    size_t purged; /* bytes returned to the kernel since the start */
     size_t purges; /* system calls that this took */
     size_t heaps; /* thread heaps ever made */
     size_t heaps_idle; /* of these, the ones without a thread, which wait for the next one */
@@ -297,9 +297,9 @@ HF_API size_t hf_stats_heaps(hf_heap_stats *heaps, size_t count);
 /* The free memory of one NUMA node. */
 typedef struct hf_node_stats {
     size_t node;
-    size_t dirty_bytes; /* free spans of this node that have not been given back to the kernel */
+    size_t dirty_bytes; /* free spans of this node that have not been returned to the kernel */
     size_t zeroed_bytes; /* cleared spans that wait for calloc */
-    size_t crossings; /* runs of spans that went to a thread on another node, after their pages were given back */
+    size_t crossings; /* runs of spans that went to a thread on another node, after their pages were returned */
 } hf_node_stats;
 
 /* Fill in the first `count` of the nodes; returns how many there are, at least 1. */
@@ -325,7 +325,7 @@ HF_API void hf_stats_json(int file);
  *   "cached"      free spans that a heap keeps
  *   "on_the_way"  blocks that other threads have freed and the heap has not yet taken in
  *   "orphaned"    the same in spans that threads left behind when they ended
- *   "decaying"    free memory shared by all threads, which goes back to the kernel after decay_ms
+ *   "decaying"    free memory shared by all threads, which is returned to the kernel after decay_ms
  *   "zeroed"      cleared memory that waits for calloc
  *   "never_used"  resident because the kernel provided a huge page of which this part was never asked for
  *   "tables"      heapfit's own data
@@ -351,7 +351,7 @@ typedef struct hf_ledger_row {
  * Where a page holds live and free blocks, its bytes are divided. The kernel is asked page by page (/proc/self/pagemap), and what
  * each span holds is read while its owner continues; a lock is held only to look through the descriptors, those of 4 GiB at a
  * time. So the rows of the heap add up to what the kernel counts for heapfit's mappings: exactly so if nothing is allocated
- * meanwhile; otherwise memory that is allocated, freed or given back between the first look and the last is missing, or counts
+ * meanwhile; otherwise memory that is allocated, freed or returned between the first look and the last is missing, or counts
  * where it was. A live object that begins with a copy of what was in freed memory counts as free. Takes time in proportion to
  * resident memory, and some pages from the kernel, but none from the heap. */
 HF_API int hf_ledger(void (*visit)(const hf_ledger_row *row, void *argument), void *argument);

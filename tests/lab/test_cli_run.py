@@ -120,7 +120,7 @@ def test_the_options_are_listed_with_what_they_do(run_heapfit: Heapfit) -> None:
     options = {each["name"]: each for each in json.loads(shown.stdout)["options"]}
     assert options.keys() == {name for name, each in OPTIONS.items() if each.variant is None}
     assert options["decay_ms"]["default"] == "500"
-    assert "given back to the kernel" in options["decay_ms"]["meaning"]
+    assert "returned to the kernel" in options["decay_ms"]["meaning"]
     narrow = run_heapfit("allocators", "show", "heapfit", environment={"COLUMNS": "40"})
     for name, option in options.items():
         assert [name, option["default"]] in map(str.split, narrow.stdout.splitlines())
