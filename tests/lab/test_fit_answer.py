@@ -346,6 +346,38 @@ def test_where_time_is_short_a_block_tells_who_is_worth_it(
     assert not search.rounds_of(1, 1.0, 60.0)  # nor a heading for it
 
 
+@pytest.mark.parametrize(
+    ("spent_s", "joined"), [(60.0, ["a+x", "glibc+keep"]), (70.0, ["a+x"]), (120.0, [])]
+)
+def test_settings_of_the_allocators_that_do_well_join_after_a_first_round(
+    monkeypatch: pytest.MonkeyPatch, spent_s: float, joined: list[str]
+) -> None:
+    """Where time was short, settings were tried of whatever came first in the catalogue."""
+    asked = []
+    glibc, *plain = (SimpleNamespace(name=each, variant_of=None) for each in ["glibc", *"abcdef"])
+    setup: Any = SimpleNamespace(
+        time_s=300.0,
+        baseline=glibc,
+        study=lambda _, names, blocks, *__: asked.append(([e.name for e in names], blocks)),
+        measure=lambda *_: None,
+    )
+
+    def keep_first(_: object, state: search.Screened, __: object, keep: int) -> None:
+        state.left = state.left[:keep]
+
+    monkeypatch.setattr(search, "_halve", keep_first)
+    monkeypatch.setattr(search, "_spent_s", lambda _: spent_s)
+    able = [SimpleNamespace(name=f"{e.name}+x", variant_of=e) for e in (plain[4], plain[0])]
+    able.append(SimpleNamespace(name="glibc+keep", variant_of=glibc))
+    waiting: Any = [plain[5], *able]
+    first: Any = plain[:5]
+    state = search.screen(setup, first, Path(), 5.0, waiting)
+    assert asked[0] == (["a", "b", "c", "d", "e"], 2)
+    assert state.joined == joined
+    assert asked[1:] == [([*"abcd", *joined], 2)]
+    assert state.late == [each.name for each in waiting if each.name not in joined]
+
+
 def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it() -> None:
     """All names, which the table of candidates has, filled the end once more."""
     screened = search.Screened([], late=["jemalloc", "jemalloc+decay-1s"], unjudged=["mimalloc2"])
@@ -403,7 +435,7 @@ def test_allocators_come_before_settings_and_a_replay_orders_each_of_both(
         setup: Any = SimpleNamespace(goal=goal.parse(text), baseline=SimpleNamespace(name="today"))
         made: Any = None
         ordered, told = foretold.in_order(setup, found, found[2:], made, Path())
-        late = candidates.first_of(ordered, 1, told)
+        late = candidates.only(ordered, [ordered[0].name], told, so_far=False)
         assert [each.name for each in late if each.tried] == [ordered[0].name]
         reasons.update({each.name: each.reason for each in late})
         return [each.name for each in ordered]

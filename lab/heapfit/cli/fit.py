@@ -266,6 +266,8 @@ class _Fit:
         self.setup = replace(setup, run=self._run)
         self.installed, self.folder, self.state, self.trace = installed, folder, state, trace
         self.quiet, self.console = quiet, messages if quiet else results
+        self.found: list[Candidate] = []
+        self.told: Mapping[str, str] = {}  # of those that a replay was tried with
         workload = setup.workload
         self.data = catalogue.prepare_workload(workload, say) if workload.prepare else None
 
@@ -287,12 +289,12 @@ class _Fit:
         from heapfit.report import write_reading
 
         facts, trial_s = self._look(facts)
-        left, late = self._candidates(facts, trial_s)
+        left, waiting = self._candidates(facts, trial_s)
         if search.rounds_of(len(left), trial_s, self.setup.time_s):
             self._heading("Screening", "rounds of fewer candidates and more blocks")
-        screened = search.screen(self.setup, left, self.folder, trial_s)
-        screened.late += [each.name for each in late]
-        screened.enough_s = search.enough_s(len(left) + len(late), trial_s)
+        screened = search.screen(self.setup, left, self.folder, trial_s, waiting)
+        screened.enough_s = search.enough_s(len(left) + len(waiting), trial_s)
+        self._consider([*(each.name for each in left), *screened.joined], so_far=False)
         search.limit_finalists(self.setup, screened, self.folder)
         names = ", ".join(each.name for each in screened.left) or "nobody"
         self._heading("Verdict", f"{names}, and {self.setup.baseline.name}, measured again")
@@ -382,9 +384,9 @@ class _Fit:
     def _candidates(
         self, facts: Facts, trial_s: float
     ) -> tuple[list[InstalledAllocator], list[InstalledAllocator]]:
-        """Return the candidates that are tried, and those there is no time for."""
+        """Return the candidates that are tried, and those that wait: there is no time for them, or
+        only if their allocator does well."""
         from heapfit.fit import candidates, search
-        from heapfit.fit.state import Considered
 
         setup = self.setup
         found = candidates.candidates(
@@ -392,17 +394,27 @@ class _Fit:
         )
         count = len(candidates.tried_of(found))
         room = search.room(count, trial_s, setup.time_s)
-        told: Mapping[str, str] = {}
+        self.told = {}
         if room < count and not setup.is_replay:
-            found, told = self._foretold(found, facts, room)
-        wanted = candidates.tried_of(found)
-        found = candidates.first_of(found, room, told)
-        tried = candidates.tried_of(found)
-        self._keep(candidates=[Considered.of(each) for each in found])
-        self._heading("Candidates", f"{len(tried)} of {len(found)} are tried")
+            found, self.told = self._foretold(found, facts, room)
+        self.found, wanted = found, candidates.tried_of(found)
+        at_once = sum(each.tried and not each.waits for each in found)  # They come first.
+        if room < count and at_once < count:
+            room = search.first_round(at_once, trial_s, setup.time_s)
+        shown = self._consider([each.name for each in wanted[:room]], so_far=True)
+        self._heading("Candidates", f"{len(wanted[:room])} of {len(shown)} are tried")
         if not self.quiet:
-            results.print(_rows(found))
-        return tried, wanted[len(tried) :]
+            results.print(_rows(shown))
+        return wanted[:room], wanted[room:]
+
+    def _consider(self, names: list[str], *, so_far: bool) -> list[Candidate]:
+        """Keep and return the candidates, of which those of these names alone are tried."""
+        from heapfit.fit import candidates
+        from heapfit.fit.state import Considered
+
+        shown = candidates.only(self.found, names, self.told, so_far=so_far)
+        self._keep(candidates=[Considered.of(each) for each in shown])
+        return shown
 
     def _foretold(
         self, found: list[Candidate], facts: Facts, room: int

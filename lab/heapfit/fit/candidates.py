@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heapfit import catalogue
@@ -29,6 +29,7 @@ class Candidate:
     trades: str = ""
     replayable: bool = True  # a replay of the recorded calls can tell what it does
     applies: bool = True  # to the program, the goal, and how they are tried
+    of_idle: bool = False  # for programs that sleep
 
     @property
     def name(self) -> str:
@@ -38,6 +39,11 @@ class Candidate:
     def is_plain(self) -> bool:
         """Whether it is an allocator, not a setting of one."""
         return self.allocator.variant_of is None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is tried only if its allocator does well, where time is short."""
+        return not (self.is_plain or self.of_idle)
 
 
 def candidates(
@@ -58,14 +64,18 @@ def candidates(
         if each.name != baseline
     ]
     settings = [
-        (-1 if known.is_of_idle(setting.when) else place, _judged(each, setting, facts, goal))
+        (place, _judged(each, setting, facts, goal))
         for each in installed
         if each.name in entries
         for place, setting in enumerate(entries[each.name].settings)
     ]
     # What is for programs that sleep, of one that does; then the first of each allocator before the
     # second of any.
-    settings.sort(key=lambda each: (each[0], "") if each[1].tried else (1000, each[1].reason))
+    settings.sort(
+        key=lambda each: (
+            (each[1].waits, each[0], "") if each[1].tried else (True, 1000, each[1].reason)
+        )
+    )
     found = [*plain, *(each for _, each in settings)]
     return [_without_program(each) for each in found] if is_replay else found
 
@@ -100,20 +110,24 @@ def _judged(
         seen = "; ".join(known.told(each, facts) for each in when)
         reason = f"{setting.why}{seen and f' Seen: {seen}.'} Price: {setting.trades}."
     replayable = not any(known.is_of_interpreter(each) for each in setting.when)
-    return Candidate(variant, applies, reason, setting.trades, replayable, applies)
+    of_idle = known.is_of_idle(setting.when)
+    return Candidate(variant, applies, reason, setting.trades, replayable, applies, of_idle)
 
 
-def first_of(found: Sequence[Candidate], count: int, told: Mapping[str, str]) -> list[Candidate]:
-    """Return `found`, of which no more than the first `count` are tried; of others, what is `told`
-    of them is given beside."""
-    late = {each.name for each in tried_of(found)[count:]}
-    why = f"there is time for {count}; allow more --time"
-    return [
-        replace(each, tried=False, reason="; ".join(filter(None, [why, told.get(each.name)])))
-        if each.name in late
-        else each
-        for each in found
-    ]
+def only(
+    found: Sequence[Candidate], names: Collection[str], told: Mapping[str, str], *, so_far: bool
+) -> list[Candidate]:
+    """Return `found`, of which those of these names alone are tried, `so_far` if settings may
+    follow; of others, what is `told` of them is given beside."""
+    why = f"there is time for {len(names)}; allow more --time"
+    if_well = "there is time for it only if its allocator does well; allow more --time"
+
+    def late(each: Candidate) -> Candidate:
+        reason = why if each.is_plain or not so_far else if_well
+        beside = filter(None, [reason, told.get(each.name)])
+        return replace(each, tried=False, reason="; ".join(beside))
+
+    return [late(each) if each.tried and each.name not in names else each for each in found]
 
 
 def tried_of(found: Iterable[Candidate]) -> list[InstalledAllocator]:

@@ -111,7 +111,12 @@ def in_order(
     places = {name: (sum(own), own[0]) for name, own in each_place.items()}  # memory breaks a tie
     order = sorted(
         found,
-        key=lambda each: (not each.is_plain, not each.replayable, places.get(each.name, (inf,))),
+        key=lambda each: (
+            not each.is_plain,
+            each.waits,
+            not each.replayable,
+            places.get(each.name, (inf,)),
+        ),
     )
     return order, {each.name: _told(figures.get(each.name, {}), base) for each in judged}
 

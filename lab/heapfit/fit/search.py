@@ -135,6 +135,7 @@ class Screened:
     dropped: list[Dropped] = field(default_factory=list)
     late: list[str] = field(default_factory=list)  # those that there was no time to run
     unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
+    joined: list[str] = field(default_factory=list)  # settings, since their allocator did well
     alone: set[str] = field(default_factory=set)  # settings that their plain allocator cannot match
     enough_s: float = 0.0  # what `--time` would do for both
 
@@ -221,18 +222,62 @@ def rounds_of(count: int, trial_s: float, time_s: float) -> list[tuple[int, int]
     return list(zip(rounds, blocks_of(rounds, trial_s, time_s), strict=True))
 
 
-def screen(setup: Setup, found: list[InstalledAllocator], folder: Path, trial_s: float) -> Screened:
-    """Run the rounds in folders below `folder`."""
-    state = Screened(found)
-    rounds = rounds_of(len(found), trial_s, setup.time_s)
+def first_round(count: int, trial_s: float, time_s: float) -> int:
+    """Return how many of `count` allocators have half of the screening before their settings do.
+
+    >>> first_round(12, 1.0, 900), first_round(12, 5.0, 300)
+    (12, 5)
+    """
+    return min(count, max(2, int(_SCREENING * time_s / 2 / (_BLOCKS[0] * trial_s)) - 1))
+
+
+def screen(
+    setup: Setup,
+    found: list[InstalledAllocator],
+    folder: Path,
+    trial_s: float,
+    waiting: Sequence[InstalledAllocator] = (),
+) -> Screened:
+    """Run the rounds in folders below `folder`. Of the settings that are `waiting`, those whose
+    allocator has done well join after a first round, as far as there is time."""
+    state, time_s, done = Screened(found), setup.time_s, 0
+    if any(each.variant_of for each in waiting):
+        done = 1
+        _round(setup, state, folder, done, _BLOCKS[0], FINALISTS + 1)
+        time_s -= _spent_s([folder / "screen-1"]) / _SCREENING
+        state.left += _joining(setup, state, waiting, trial_s, time_s)
+    state.late = [each.name for each in waiting if each.name not in state.joined]
+    rounds = rounds_of(len(state.left), trial_s, time_s)
     for number, (_, blocks) in enumerate(rounds, start=1):
         keep = rounds[number][0] if number < len(rounds) else FINALISTS
         if len(state.left) > keep or len(rounds) == 1:
-            where = folder / f"screen-{number}"
-            title = f"screening, round {number}"
-            setup.measure(setup.study(title, state.left, blocks, 0, number), where)
-            _halve(setup, state, where, keep)
+            _round(setup, state, folder, done + number, blocks, keep)
     return state
+
+
+def _round(
+    setup: Setup, state: Screened, folder: Path, number: int, blocks: int, keep: int
+) -> None:
+    where = folder / f"screen-{number}"
+    study = setup.study(f"screening, round {number}", state.left, blocks, 0, number)
+    setup.measure(study, where)
+    _halve(setup, state, where, keep)
+
+
+def _joining(
+    setup: Setup,
+    state: Screened,
+    waiting: Sequence[InstalledAllocator],
+    trial_s: float,
+    time_s: float,
+) -> list[InstalledAllocator]:
+    """Return the settings that join those that are left: of these, and of what is there today."""
+    names = {setup.baseline.name, *(each.name for each in state.left)}
+    able = [e for e in waiting if e.variant_of and e.name.partition("+")[0] in names]
+    places = room(len(state.left) + len(able), trial_s, time_s) - len(state.left)
+    joining = able[: max(places, 0)]
+    state.joined = [each.name for each in joining]
+    return joining
 
 
 def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
