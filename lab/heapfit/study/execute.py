@@ -6,12 +6,12 @@ running trial and nothing else, and the same call continues where it stopped.
 
 import re
 import shlex
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import remove_tree
 from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.settings import setting_name
 from heapfit.study.identity import Watch, identify
@@ -23,7 +23,8 @@ from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
 from heapfit.trial.outcome import WITHOUT_ALLOCATOR
 
-WORKSPACE = "scratch"
+# Below a study's folder, which may be one of the user's: what is there is removed.
+WORKSPACE = ".heapfit-trials"
 
 # What programs say where there is no terminal: the C library's words for ENOTTY, and their own.
 _NO_TERMINAL = re.compile(
@@ -89,14 +90,16 @@ class _Execution:
         self._progress = progress
         self._data = data
         self._mix = mix
-        self._workspace = (journal.folder / WORKSPACE).resolve()
+        self._workspace = journal.folder.resolve() / WORKSPACE
         self._stopping = Stopping(journal)
         session = journal.study.sessions[-1]
         self._watch = Watch(session.identity, is_new=session.first == len(journal.trials))
 
     def run(self) -> None:
         self._progress.begin(self._journal.study, list(self._journal.trials))
-        shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
+        if self._workspace.is_symlink():
+            raise UsageError(f"{self._workspace} is a link, and trials would run where it leads")
+        remove_tree(self._workspace)  # left over from a run that was killed
         find_launcher()  # before the clock of the first trial runs
         try:
             with own_cores(max(self._journal.study.cores)) as shared:
@@ -105,7 +108,7 @@ class _Execution:
                 while self._run_planned() and self._stopping.goes_on():
                     self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
-            shutil.rmtree(self._workspace, ignore_errors=True)
+            remove_tree(self._workspace)
 
     def _run_planned(self) -> bool:
         """Run the missing trials; return whether there was time for all of them."""

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.files import remove_tree
 from heapfit.record import VARIANT, examine
 from heapfit.records import CommandMetric, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.trial import outcome, preload
@@ -235,7 +236,7 @@ def _check_space(folder: Path) -> None:
 def _folder(path: Path) -> Iterator[Path]:
     """An empty folder that is gone afterwards, whatever happens in between."""
     try:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
         path.mkdir(parents=True)
     except OSError as error:
         raise HeapfitError(
@@ -244,7 +245,7 @@ def _folder(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
 
 
 # ------------------------------------------------------------------- recording
