@@ -21,7 +21,7 @@ from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
-from heapfit.trial.outcome import WITHOUT_ALLOCATOR
+from heapfit.trial.outcome import WITHOUT_ALLOCATOR, it_says
 
 # Below a study's folder, which may be one of the user's: what is there is removed.
 WORKSPACE = ".heapfit-trials"
@@ -224,7 +224,7 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         raise HeapfitError(
             f"{f'{who} {fails}' if study.programs else f'{what} {fails} under {who}'}"
             f"{_where(study, trial.planned)}, so there is nothing "
-            f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
+            f"to compare with: {trial.reason}{it_says(trial.stderr_tail)}{_advice(study, trial)}"
         )
     if _never_repeated_itself(study, trials, trial):
         raise HeapfitError(trial.reason)
@@ -284,8 +284,3 @@ def _where(study: Study, planned: PlannedTrial) -> str:
     """Name the setting of a trial, where the study has several."""
     name = setting_name(study, planned.setting)
     return f" at {name}" if name else ""
-
-
-def _last_line(stderr: str) -> str:
-    lines = stderr.strip().splitlines()
-    return f" (it says: {lines[-1].strip()})" if lines else ""

@@ -180,16 +180,22 @@ class Attempt:
             why = preload.why_not_served(self.witness, self.library)
             if why is not None:
                 raise preload.without_allocator(why)
+        self.check_exit()
         check = self.workload.check
-        program, is_load = Path(self.workload.run.command[0]).name, self.workload.server is not None
-        outcome.check_exit(self.used.exit_code, check.exit_code, program, is_load=is_load)
-        under_allocator = "server" if is_load else "program"
+        under_allocator = "server" if self.workload.server else "program"
         self.watch.check(self.folder / f"{under_allocator}.err")
         printed = outcome.figures(self.workload, self.stdout)
         compared = [self.stdout] if check.stdout == "same" else []
         self.digest = outcome.digest([*compared, *map(self._scratch_file, check.files)])
         measured = [source.figures(self.used) for source in self.sources]
         return {name: figure for each in [*measured, printed] for name, figure in each.items()}
+
+    def check_exit(self) -> None:
+        """Reject a run that ended otherwise than the workload says."""
+        assert self.used is not None, "run() comes first"
+        program, is_load = Path(self.workload.run.command[0]).name, self.workload.server is not None
+        expected = self.workload.check.exit_code
+        outcome.check_exit(self.used.exit_code, expected, program, is_load=is_load)
 
     @property
     def most_threads(self) -> int | None:
