@@ -24,6 +24,7 @@ from heapfit.report import Reading, html_report, json_report, markdown_report
 from heapfit.report.recommendation import deciding, headline, one_line
 from heapfit.statistics import read
 from heapfit.statistics.time_metric import MOST_PROCESSORS
+from heapfit.trial import tree
 from heapfit.trial.tree import ProcessTree
 
 USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
@@ -181,11 +182,40 @@ def test_a_trial_counts_the_threads_of_the_process_that_has_most() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"\n"
-        tree = ProcessTree(shell.pid)
-        with closing(tree):
-            tree.resident()
+        looked_at = ProcessTree(shell.pid)
+        with closing(looked_at):
+            looked_at.resident()
         shell.communicate()
-    assert tree.most_threads == 4
+    assert looked_at.most_threads == 4
+
+
+def test_memory_is_read_of_each_process_with_its_part_of_the_huge_page_pool(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of most processes without a file that stays open, and of the pool only where there is one."""
+    monkeypatch.setattr(tree, "_MOST_KEPT", 1)
+    command = ["sh", "-c", "sleep 600 & sleep 600 & echo; read line; kill %1 %2"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"\n"
+        found = {}
+        for pool, in_it in ((False, 1), (True, 0), (True, 1 << 40)):
+            monkeypatch.setattr(tree, "_has_pool", lambda pool=pool: pool)
+            monkeypatch.setattr(tree, "pooled", lambda _, in_it=in_it: in_it)
+            with closing(ProcessTree(shell.pid)) as looked_at:
+                looked_at.resident()
+                found[pool, in_it] = looked_at.resident()
+                assert len(looked_at._statm) == 1
+        shell.communicate(b"\n")
+    assert {len(each) for each in found.values()} == {2}
+    assert found[False, 1] == found[True, 0]
+    assert min(found[True, 1 << 40].values()) >= 1 << 40
+
+
+def test_pages_of_the_pool_are_read_from_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status, size in ((b"Threads:\t1\nHugetlbPages:\t    4096 kB\nx", 4 << 20), (b"x", 0)):
+        monkeypatch.setattr("pathlib.Path.read_bytes", lambda _, status=status: status)
+        assert tree.pooled(1) == size
 
 
 def test_the_choice_is_the_same_whichever_allocator_is_quicker() -> None:
