@@ -15,14 +15,13 @@ import typer
 from heapfit import catalogue, text
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import free_name
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
 from heapfit.host.proc import LISTED_BY, present
-from heapfit.host.program import why_not_preloadable
+from heapfit.host.program import inherited, why_not_preloadable
 from heapfit.options import size_in_bytes
 from heapfit.record import (
     OPTIONS,

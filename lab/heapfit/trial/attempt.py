@@ -64,11 +64,12 @@ class Attempt:
         )
         # A tool in between has a memory map of its own, and the timed run has been watched already.
         is_watched = not any(source.own_run for source in sources)
-        library = preload.watched_library(self.allocator) if is_watched else None
+        libraries = preload.preloaded_libraries(self.allocator) if is_watched else []
         program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
-        self.watch = PreloadWatch(library, obstacle=_obstacle(program) if library else None)
-        self.library = library
-        self.witness = folder / "witness" if library and witnessed else None
+        obstacle = _obstacle(program) if libraries else None
+        self.watch = PreloadWatch(libraries, obstacle=obstacle)
+        self.library = libraries[0] if libraries else None
+        self.witness = folder / "witness" if libraries and witnessed else None
         self.sources = [source() for source in sources]
         self.used: Ended | None = None
         self.digest: str | None = None
