@@ -66,10 +66,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
     Where another process that does the same was quicker, its folder stays.
     """
-    unfinished = unfinished_name(folder)
+    unfinished, before = unfinished_name(folder), _inode(folder)
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
+        if _inode(folder) not in (None, before):
+            return
         shutil.rmtree(folder, ignore_errors=True)
         try:
             unfinished.rename(folder)
@@ -78,6 +80,13 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 def remove_tree(folder: Path) -> None:

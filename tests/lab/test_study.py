@@ -309,6 +309,17 @@ for blocks in range(first, first + 20):
     assert sorted(each.name for each in tmp_path.iterdir()) == ["looks.jsonl", "report.html"]
 
 
+def test_of_two_that_make_the_same_folder_the_quicker_ones_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    for quick, slow in (("a", "b"), ("c", "d")):  # where there was none, and where there was one
+        with replacing_folder(folder) as late:
+            (late / slow).touch()
+            with replacing_folder(folder) as early:
+                (early / quick).touch()
+        assert [each.name for each in folder.iterdir()] == [quick]
+    assert [each.name for each in tmp_path.iterdir()] == ["folder"]
+
+
 def half_done(making: AbstractContextManager[Path]) -> None:
     with making as unfinished:
         (unfinished / "half" if unfinished.is_dir() else unfinished).write_text("half")
