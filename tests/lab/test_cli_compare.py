@@ -197,6 +197,9 @@ def test_standard_input_is_not_dropped_in_silence(
     assert "standard input is not given to the program" in read.stderr
     empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
     assert "standard input" not in empty.stderr
+    command = ["sh", "-c", '"$@" <&-', "sh", *command]
+    closed = subprocess.run(command, **run)  # type: ignore[call-overload]
+    assert (closed.returncode, "standard input" in closed.stderr) == (empty.returncode, False)
 
 
 def test_a_program_that_takes_no_allocator_ends_the_comparison_with_the_first_block(
