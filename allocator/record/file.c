@@ -234,7 +234,7 @@ static int replace_file(const char *name)
 }
 
 /* The first file takes its name; all others the next that is free. So does the first of a program that an exec has put in the place
- * of a recorded one; and one that has the process's number, which in a container is the same each time. */
+ * of a recorded one, and a file that is named after its process: in a container the number is the same each time. */
 static int next_file(void)
 {
     int made;
