@@ -234,11 +234,11 @@ static int replace_file(const char *name)
 }
 
 /* The first file takes its name; all others the next that is free. So does the first of a program that an exec has put in the place
- * of a recorded one. */
+ * of a recorded one, and a file that is named after its process: in a container the number is the same each time. */
 static int next_file(void)
 {
     int made;
-    bool replaces = record_settings.first && record_file.number == 0;
+    bool replaces = record_settings.first && record_file.number == 0 && strstr(record_settings.path, "%p") == NULL;
     do {
         file_path(++record_file.number, record_file.path, sizeof record_file.path);
         base = strrchr(record_file.path, '/') + 1;

@@ -6,6 +6,7 @@ whole or not at all, whoever else compiles the same meanwhile.
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -50,7 +51,9 @@ def compiled_once(
             f"{packaged.name} is missing from this installation; "
             f"install {needs or 'gcc'} and build heapfit anew"
         )
-    content = hashlib.sha256("\0".join(arguments).encode())
+    # The data folder may be in a home that machines of several kinds share.
+    system = (platform.machine(), *platform.libc_ver())
+    content = hashlib.sha256("\0".join([*system, *arguments]).encode())
     for path in inputs:
         content.update(path.read_bytes())
     digest = content.hexdigest()[:_DIGEST_LETTERS]

@@ -5,6 +5,7 @@ import errno
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from itertools import chain, count
 from pathlib import Path
@@ -65,10 +66,12 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
     Where another process that does the same was quicker, its folder stays.
     """
-    unfinished = unfinished_name(folder)
+    unfinished, before = unfinished_name(folder), _inode(folder)
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
+        if _inode(folder) not in (None, before):
+            return
         shutil.rmtree(folder, ignore_errors=True)
         try:
             unfinished.rename(folder)
@@ -77,6 +80,29 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder, if it is there, with all that is in it, even below read-only folders.
+
+    What cannot be removed stays, as does a link.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.is_symlink():
+        return
+    for inner, names, _ in os.walk(folder):
+        for each in (inner, *(os.path.join(inner, name) for name in names)):
+            if not os.path.islink(each):
+                with contextlib.suppress(OSError):
+                    os.chmod(each, stat.S_IRWXU)  # before it is listed
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_text(path: Path, text: str, remedy: str | None = None) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import shared_home
+import study_files
 from heapfit import catalogue
 from heapfit.cli.provide import named_allocators
 from heapfit.errors import HeapfitError
@@ -54,6 +56,19 @@ def test_a_toml_file_of_ones_own_stands_wherever_a_name_does(
     [mine] = catalogue.resolve_allocators([str(described)])
     assert mine.library == tmp_path / "mine.so"
     assert mine.environment == {"MALLOC_CONF": "narenas:1"}
+
+
+@pytest.mark.gate
+def test_what_a_study_sets_beside_an_allocator_is_no_path(tmp_path: Path) -> None:
+    words = ["glibc", "jemalloc:env.MALLOC_CONF=narenas:2", "mine=lib.so", "own=a.so:sample=1m"]
+    text = study_files.STUDY.replace('["glibc", "heapfit"]', json.dumps(words))
+    file = tmp_path / "study.toml"
+    file.write_text(text.replace('subject = "heapfit"', f'subject = "{words[1]}"'))
+    assert catalogue.allocators_of(catalogue.resolve_study(str(file))) == [
+        *words[:2],
+        f"mine={tmp_path}/lib.so",
+        f"own={tmp_path}/a.so:sample=1m",
+    ]
 
 
 def test_a_library_without_malloc_is_refused() -> None:

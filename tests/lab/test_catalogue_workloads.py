@@ -41,7 +41,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_data_is_prepared_once_and_said(described: Path, said: list[str]) -> None:
     workload = catalogue.resolve_workload(str(described))
     folder = catalogue.prepare_workload(workload, said.append)
-    assert folder.name == "letters-v3"
+    assert folder.name.startswith("letters-v3-")
     assert (folder / "letters").read_text() == "b a\n"
     assert catalogue.prepare_workload(workload, said.append) == folder
     assert (described.parent / "runs").read_text() == "run\n"
@@ -63,6 +63,18 @@ def test_a_missing_program_is_named(described: Path, said: list[str]) -> None:
     assert catalogue.missing_for(workload) == ["program no-such-sort"]
     with pytest.raises(HeapfitError, match="no-such-sort"):
         catalogue.install_workload(workload, said.append)
+
+
+def test_files_in_two_folders_do_not_share_the_data_of_a_name(
+    described: Path, said: list[str]
+) -> None:
+    other = described.parent / "other" / described.name
+    other.parent.mkdir()
+    other.write_text(TOML)
+    for _ in range(2):
+        for path in (described, other):
+            catalogue.prepare_workload(catalogue.resolve_workload(str(path)), said.append)
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(

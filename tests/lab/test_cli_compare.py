@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import Heapfit, assert_one_line, heapfit_command
 from engine_helpers import compiled
+from heapfit.study.execute import WORKSPACE
 from study_files import trials_in
 
 pytestmark = [pytest.mark.full, pytest.mark.usefixtures("library")]
@@ -162,7 +163,7 @@ def test_an_interrupt_keeps_what_is_measured_and_the_same_command_goes_on(
     assert f"continuing: {len(kept)} of 6" in result.stderr
     assert trials_in(tmp_path)[: len(kept)] == kept
     assert len(trials_in(tmp_path)) == 6
-    assert not (tmp_path / "scratch").exists()
+    assert not (tmp_path / WORKSPACE).exists()
 
 
 @pytest.mark.parametrize(
@@ -196,6 +197,9 @@ def test_standard_input_is_not_dropped_in_silence(
     assert "standard input is not given to the program" in read.stderr
     empty = subprocess.run(command, stdin=subprocess.DEVNULL, **run)  # type: ignore[call-overload]
     assert "standard input" not in empty.stderr
+    command = ["sh", "-c", '"$@" <&-', "sh", *command]
+    closed = subprocess.run(command, **run)  # type: ignore[call-overload]
+    assert (closed.returncode, "standard input" in closed.stderr) == (empty.returncode, False)
 
 
 def test_a_program_that_takes_no_allocator_ends_the_comparison_with_the_first_block(

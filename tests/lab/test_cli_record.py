@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import importlib
 import json
 import os
 import re
@@ -10,18 +12,24 @@ import shutil
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 from conftest import Heapfit, assert_one_line, heapfit_command
 from engine_helpers import compiled, wait_for
-from heapfit.record import examine
+from heapfit import paths
+from heapfit.cli.record import end_as
+from heapfit.errors import UsageError
+from heapfit.record import RecordOptions, examine
 
 pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = Path(__file__).with_name("record_program.c")
+attaching = importlib.import_module("heapfit.record.attach")
 WAIT_S = 600
 
 
@@ -270,3 +278,131 @@ def test_processes_that_did_the_work_and_are_not_recorded_are_told_of(
     assert "look there first" not in json.dumps(profile)  # of a shell's few KiB
     done = run_heapfit("record", "-o", "b.hft", "--attach-children", "--", *work, folder=tmp_path)
     assert said not in done.stderr
+
+
+@pytest.mark.parametrize(("name", "there"), [("a.%p.hft", "a.$$.hft"), ("a.hft", "a.hft")])
+def test_a_file_stays_that_only_has_the_number_of_another_process(
+    clean_environment: dict[str, str], program: Path, tmp_path: Path, name: str, there: str
+) -> None:
+    """In a container the program has the same number each time."""
+    settings = f"LD_PRELOAD={paths.library('record')} HEAPFIT_RECORD={name}"
+    script = f"echo old > {there}; echo {there}; exec env {settings} {program} 10"
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env=clean_environment, stdout=subprocess.PIPE, text=True
+    )
+    file = tmp_path / done.stdout.splitlines()[0]
+    made = sorted(tmp_path.iterdir())
+    if name == there:
+        assert made == [file]
+    else:
+        assert made == [file, Path(f"{file}.2")]
+        assert file.read_text() == "old\n"
+    assert examine(made[-1]).events >= 20
+
+
+def test_files_of_another_command_in_the_folder_are_not_taken_for_ones_own(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    result = run_heapfit(
+        "record", "--json", "--", "sh", "-c", "touch sh.$(($$ + 1)).hft", folder=tmp_path
+    )
+    assert len(json.loads(result.stdout)["files"]) == 1
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+_COUNTS = """
+import signal, sys
+seen = []
+def at(number, _):
+    seen.append(number)
+    if number == signal.SIGTERM:
+        sys.exit(10 + seen.count(signal.SIGINT))
+signal.signal(signal.SIGINT, at)
+signal.signal(signal.SIGTERM, at)
+print("ready", flush=True)
+while True:
+    signal.pause()
+    print("got", flush=True)
+"""
+
+
+@pytest.mark.parametrize("by_terminal", [True, False])
+def test_an_interrupt_reaches_the_program_once(
+    clean_environment: dict[str, str], tmp_path: Path, by_terminal: bool
+) -> None:
+    """From the terminal, or from us where there is none, as in a container."""
+    command = heapfit_command(
+        "record", "-o", tmp_path / "t.hft", "--", sys.executable, "-c", _COUNTS
+    )
+    ours, theirs = os.openpty()
+    with subprocess.Popen(
+        command,
+        env=clean_environment,
+        stdin=theirs,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if by_terminal else None,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        if by_terminal:
+            os.write(ours, b"\x03")
+        else:
+            process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "got\n"
+        process.terminate()
+        assert process.wait(WAIT_S) == 11
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_first_process_ends_with_a_shells_number_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel keeps from it what it sends to itself."""
+    monkeypatch.setattr("os.kill", lambda *_: None)
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)
+    for status, code in ((-signal.SIGTERM, 143), (3, 3)):
+        with pytest.raises(typer.Exit) as ended:
+            end_as(status)
+        assert ended.value.exit_code == code
+
+
+def test_a_recorder_that_cannot_name_its_file_takes_no_name_that_is_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(attaching, "_asked", lambda _: None)
+    monkeypatch.setattr(attaching, "_run_attacher", lambda *_: {"still_ms": 1.0, "took_ms": 1.0})
+    (tmp_path / f"a.{os.getpid()}.hft").touch()
+    options = RecordOptions(seconds=1)
+    for is_ours, name in ((True, "a.%p.hft"), (False, "b.%p.hft"), (False, "a.%p.hft")):
+        monkeypatch.setattr(attaching, "_is_in_our_network", lambda _, found=is_ours: found)
+        if is_ours or name.startswith("b"):
+            attaching.attach(os.getpid(), tmp_path / name, options)
+            continue
+        with pytest.raises(UsageError, match="is there already"):
+            attaching.attach(os.getpid(), tmp_path / name, options)
+
+
+@pytest.mark.parametrize(("expected", "code"), [(0, 1), (3, 0)])
+def test_a_workload_that_fails_is_said_to_and_its_recording_kept(
+    run_heapfit: Heapfit, program: Path, tmp_path: Path, expected: int, code: int
+) -> None:
+    command = json.dumps(["sh", "-c", f"{program} 1000; echo no licence >&2; exit 3"])
+    text = f'name = "ends"\ntitle = "Ends"\nquestion = "?"\n[run]\ncommand = {command}\n'
+    (tmp_path / "ends.toml").write_text(f"{text}[check]\nexit_code = {expected}\n")
+    result = run_heapfit("record", tmp_path / "ends.toml", folder=tmp_path)
+    assert result.returncode == code
+    assert ("failed: exit code 3, 0 expected (it says: no licence)" in result.stderr) == bool(code)
+    assert examine(tmp_path / "ends.hft").events >= 2000
+
+
+def test_an_allocator_has_its_options_beside_the_recorder(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    show = ("--", "sh", "-c", "echo $HEAPFIT_OPTIONS")
+    words = ("record", "-o", tmp_path / "t.hft", "--allocator", "heapfit:decay_ms=5", *show)
+    result = run_heapfit(*words, environment={"HEAPFIT_OPTIONS": "verbose:0"})
+    assert result.stdout == "verbose:0,decay_ms:5\n"

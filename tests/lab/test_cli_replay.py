@@ -97,6 +97,17 @@ def test_the_ranking_is_set_beside_that_of_the_program(
     said = run_heapfit("replay", trace, *options, "--against", tmp_path / "real").stdout
     assert "By time: Kendall's tau" in said
     assert "By memory: Kendall's tau" in said
+    # Two can be ranked neither way; this is told before they are measured.
+    few = [
+        "--allocators",
+        "glibc,heapfit",
+        "--out",
+        tmp_path / "few",
+        "--against",
+        tmp_path / "real",
+    ]
+    assert_one_line(run_heapfit("replay", trace, *few), 2, ["have 2 allocators in common"])
+    assert not (tmp_path / "few").exists()
 
 
 def test_a_sample_cannot_be_replayed(run_heapfit: Heapfit, tmp_path: Path) -> None:

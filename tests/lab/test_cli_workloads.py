@@ -22,6 +22,12 @@ def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Pat
     assert_one_line(run_heapfit(*command, folder=tmp_path), 2, ["sh.toml is there already", "-o"])
 
 
+def test_a_command_is_written_as_it_is(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    command = ["sh", "-c", ": 'café \U0001f600 \x7f \\ \"'"]
+    written = run_heapfit("workloads", "new", "--json", "--", *command, folder=tmp_path)
+    assert json.loads(written.stdout)["run"]["command"] == command
+
+
 def test_a_workload_is_written_for_a_server(run_heapfit: Heapfit, tmp_path: Path) -> None:
     server = ["python3", "-m", "http.server", "8080"]
     written = run_heapfit(

@@ -118,5 +118,5 @@ def test_a_study_of_many_workloads_runs_on_the_cluster(
         study, trials = load(out / name)
         assert len(trials) == len(study.plan)
         assert {(trial.machine, trial.status) for trial in trials} == {("one", TrialStatus.OK)}
-        assert (tmp_path / "home-of-one" / "workloads" / f"{name}-v1").is_dir()
+        assert list((tmp_path / "home-of-one" / "workloads").glob(f"{name}-v1-*"))
     assert f"--on {fleet.address}" in study.reproduce

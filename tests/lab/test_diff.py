@@ -206,6 +206,37 @@ def test_sites_that_share_a_name_are_told_together(
     assert rows == ([("f < g < h", word)] if word else [])
 
 
+@pytest.mark.parametrize(
+    ("old_bytes", "row"),
+    [
+        (100, ["f < g < h", "100 B", "120 B", "+20 B", "more"]),
+        (0, ["f < g < h", "0 B", "120 B", "+120 B", "new"]),
+    ],
+)
+def test_a_row_tells_all_that_the_sites_of_its_name_have(
+    tmp_path: Path, old_bytes: int, row: list[str]
+) -> None:
+    """One caller's bytes are the same in both, another's are not."""
+    sites = [
+        *(SiteRow(4 - n, name, caller=3 - n) for n, name in enumerate(["f", "g", "h", "one"])),
+        *(SiteRow(8 - n, name, caller=7 - n) for n, name in enumerate(["f", "g", "h"])),
+        SiteRow(5, "other"),
+        SiteRow(9, "main"),
+    ]
+
+    def recording(name: str, *sizes: tuple[int, int]) -> Path:
+        blocks = [Block(64, 5, site=9), *(Block(size, 10, site=site) for size, site in sizes)]
+        tables = Tables(complete(blocks), sites=sites, info={"sites": 8})
+        return profile_tables.write(tmp_path / name, tables)
+
+    before = [(old_bytes, 4)] if old_bytes else []
+    diff = of_recordings(
+        recording("old", *before), recording("new", (old_bytes or 100, 4), (20, 8))
+    )
+    found = {title: rows for title, _, rows in tables(diff)}
+    assert found["Call sites: bytes allocated"] == [row]
+
+
 def _concluded(tmp_path: Path, **of_new: Any) -> str:
     blocks = complete([Block(64, 10, 20)])
     old = profile_tables.write(tmp_path / "old", Tables(blocks, totals={"unmatched_frees": 2}))
@@ -244,6 +275,33 @@ def test_estimates_differ_only_where_their_intervals_do(tmp_path: Path) -> None:
     figures = {each.name: each.change for each in diff.figures}
     assert figures["Allocations: bytes"] is Change.UNCLEAR
     assert any("estimates" in each for each in diff.conclusions)
+
+
+@pytest.mark.parametrize(
+    ("old_sample", "new_sample", "block", "told"),
+    [
+        (512 << 10, 512 << 10, Block(64, 10, site=2, weight=8192.5), None),
+        (0, 512 << 10, Block(64, 10, site=2, weight=8192.5), Change.NEW),
+        (512 << 10, 0, Block(64, 10, site=2), None),
+        (512 << 10, 512 << 10, Block(100 << 20, 10, site=2), Change.MORE),
+        (0, 0, Block(64, 10, site=2), Change.NEW),
+    ],
+)
+def test_what_no_sample_fell_on_may_have_been_there(
+    tmp_path: Path, old_sample: int, new_sample: int, block: Block, told: Change | None
+) -> None:
+    def recording(name: str, sample: int, *more: Block) -> Path:
+        tables = Tables(
+            complete([Block(100 << 20, 5, site=1), *more]),
+            sites=[SiteRow(1, "f"), SiteRow(2, "g")],
+            info={"sites": 8, "sample": sample},
+        )
+        return profile_tables.write(tmp_path / name, tables)
+
+    diff = of_recordings(recording("old", old_sample), recording("new", new_sample, block))
+    assert {each.change for each in diff.sites} == ({told} if told else set())
+    is_counted = "Reallocations of known blocks" in by_name(diff, "")
+    assert is_counted == (old_sample == new_sample == 0)
 
 
 def test_each_kind_is_shown_in_every_form(

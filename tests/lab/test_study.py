@@ -21,6 +21,7 @@ from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadChe
 from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal, Progress, execute, load, looks, note_look
+from heapfit.study.execute import WORKSPACE
 from heapfit.trial import cores
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
@@ -78,6 +79,10 @@ def test_nonsense_is_refused_before_anything_runs(
 def test_a_study_runs_as_planned(tmp_path: Path) -> None:
     study = study_of(workload("echo", "x"), THREE, replicates=2)
     recorder = Recorder()
+    own, left = tmp_path / "out" / "scratch" / "own", tmp_path / "out" / WORKSPACE / "left"
+    own.mkdir(parents=True)
+    left.mkdir(parents=True)
+    left.chmod(0o500)
     execute(study, tmp_path / "out", recorder)
     kept, trials = load(tmp_path / "out")
     assert kept.model_copy(update={"sessions": []}) == study
@@ -85,7 +90,26 @@ def test_a_study_runs_as_planned(tmp_path: Path) -> None:
     assert {trial.status for trial in trials} == {TrialStatus.OK}
     assert recorder.events[:2] == [("started", 0), ("finished", 0)]
     assert len(recorder.events) == 2 * len(study.plan)
-    assert not (tmp_path / "out" / "scratch").exists()
+    assert not (tmp_path / "out" / WORKSPACE).exists()
+    assert own.is_dir()
+
+
+def test_what_is_a_users_stays_where_a_study_would_replace_it(tmp_path: Path) -> None:
+    study = study_of(workload("true"), THREE)
+    linked, reported = tmp_path / "linked", tmp_path / "reported"
+    (linked / "data" / "own").mkdir(parents=True)
+    (linked / WORKSPACE).symlink_to("data")
+    with pytest.raises(UsageError, match="is a link"):
+        execute(study, linked)
+    assert (linked / "data" / "own").is_dir()
+    reported.mkdir()
+    (reported / "report.html").write_text("mine")
+    with pytest.raises(UsageError, match=r"report.html is of no study"):
+        execute(study, reported)
+    (reported / "report.html").rename(reported / "report.txt")
+    execute(study, reported)
+    (reported / "report.html").write_text("of the study")
+    execute(study, reported)
 
 
 @pytest.mark.full
@@ -283,6 +307,17 @@ for blocks in range(first, first + 20):
     assert [each.wait() for each in processes] == [0] * 4
     assert looks(tmp_path) == list(range(1, 81))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["looks.jsonl", "report.html"]
+
+
+def test_of_two_that_make_the_same_folder_the_quicker_ones_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    for quick, slow in (("a", "b"), ("c", "d")):  # where there was none, and where there was one
+        with replacing_folder(folder) as late:
+            (late / slow).touch()
+            with replacing_folder(folder) as early:
+                (early / quick).touch()
+        assert [each.name for each in folder.iterdir()] == [quick]
+    assert [each.name for each in tmp_path.iterdir()] == ["folder"]
 
 
 def half_done(making: AbstractContextManager[Path]) -> None:

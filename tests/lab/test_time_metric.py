@@ -24,6 +24,7 @@ from heapfit.report import Reading, html_report, json_report, markdown_report
 from heapfit.report.recommendation import deciding, headline, one_line
 from heapfit.statistics import read
 from heapfit.statistics.time_metric import MOST_PROCESSORS
+from heapfit.trial import tree
 from heapfit.trial.tree import ProcessTree
 
 USER = Metric(name="user_s", label="User time", unit="s", better="lower", source="wait4")
@@ -181,11 +182,37 @@ def test_a_trial_counts_the_threads_of_the_process_that_has_most() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         assert shell.stdout.readline() == b"\n"
-        tree = ProcessTree(shell.pid)
-        with closing(tree):
-            tree.resident()
+        looked_at = ProcessTree(shell.pid)
+        with closing(looked_at):
+            looked_at.resident()
         shell.communicate()
-    assert tree.most_threads == 4
+    assert looked_at.most_threads == 4
+
+
+@pytest.mark.parametrize("has_pool", [True, False])
+def test_memory_is_read_of_each_process_with_its_part_of_the_huge_page_pool(
+    monkeypatch: pytest.MonkeyPatch, *, has_pool: bool
+) -> None:
+    """Of most processes without a file that stays open, and of the pool only where there is one."""
+    monkeypatch.setattr(tree, "_MOST_KEPT", 1)
+    monkeypatch.setattr(tree, "_has_pool", lambda: has_pool)
+    monkeypatch.setattr(tree, "pooled", lambda _: 1 << 40)
+    command = ["sh", "-c", "sleep 600 & a=$!; sleep 600 & echo; read line; kill $a $!"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"\n"
+        with closing(ProcessTree(shell.pid)) as looked_at:
+            for _ in range(2):
+                sizes = looked_at.resident().values()
+                assert [each >= 1 << 40 for each in sizes] == [has_pool] * 2
+                assert len(looked_at._statm) == 1
+        shell.communicate(b"\n")
+
+
+def test_pages_of_the_pool_are_read_from_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status, size in ((b"Threads:\t1\nHugetlbPages:\t    4096 kB\nx", 4 << 20), (b"x", 0)):
+        monkeypatch.setattr("pathlib.Path.read_bytes", lambda _, status=status: status)
+        assert tree.pooled(1) == size
 
 
 def test_the_choice_is_the_same_whichever_allocator_is_quicker() -> None:

@@ -25,6 +25,8 @@ from engine_helpers import (
     workload,
 )
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
+from heapfit.trial.outcome import Rejected
+from heapfit.trial.preload import PreloadWatch
 from heapfit.trial.resources import Memory
 
 MIB = 1 << 20
@@ -211,6 +213,63 @@ def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
     trial = run_once(workload("true"), tmp_path, allocator=system_allocator("bogus", bogus))
     assert trial.status is TrialStatus.FAILED
     assert "cannot be preloaded" in trial.reason
+
+
+COMPLAINT = (
+    "ERROR: ld.so: object 'x' from LD_PRELOAD cannot be preloaded (wrong ELF class): ignored."
+)
+
+
+@pytest.mark.parametrize("is_loaded", [True, False])
+def test_a_helper_that_takes_no_library_does_not_speak_for_the_program(
+    tmp_path: Path, *, is_loaded: bool
+) -> None:
+    library = jemalloc().library
+    assert library is not None
+    (tmp_path / "err").write_text(COMPLAINT)
+    watch = PreloadWatch([library])
+    with subprocess.Popen(
+        ["sh", "-c", "echo; read line"],
+        env={**os.environ, "LD_PRELOAD": str(library) if is_loaded else ""},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"\n"
+        watch.begin(os.getpid())
+        watch.sample(1.0)
+        program.communicate(b"\n")
+    if is_loaded:
+        watch.check(tmp_path / "err")
+        return
+    with pytest.raises(Rejected, match="cannot be preloaded"):
+        watch.check(tmp_path / "err")
+
+
+@pytest.mark.parametrize("own", [{}, {"LC_CTYPE": "C.UTF-8"}])
+def test_the_programs_locale_is_the_users_and_not_pythons(own: dict[str, str]) -> None:
+    locale = {name for name in os.environ if name.startswith(("LC_", "LANG"))}
+    environment = {name: value for name, value in os.environ.items() if name not in locale} | own
+    code = "import heapfit.trial.preload as p; print(p.clean_environment().get('LC_CTYPE'))"
+    shown = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert shown.stdout.decode().strip() == str(own.get("LC_CTYPE"))
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        ("child = subprocess.Popen(['true']); os.waitid(os.P_PID, child.pid, ENDED)", 0),
+        ("subprocess.Popen(['sleep', '600'])", 1),
+    ],
+)
+def test_only_a_child_that_runs_is_left_in_the_background(
+    tmp_path: Path, script: str, left: int
+) -> None:
+    """One that has ended, and was not waited for, is not."""
+    begin = "import os, subprocess; ENDED = os.WEXITED | os.WNOWAIT"
+    trial = run_once(workload(*PYTHON, f"{begin}; {script}; os._exit(0)"), tmp_path)
+    assert trial.status is TrialStatus.OK, trial.reason
+    assert trial.left_running == left
 
 
 BUSY = """

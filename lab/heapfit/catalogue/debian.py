@@ -3,7 +3,6 @@
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -109,7 +108,7 @@ def _as_root(advice: str) -> list[str]:
     if shutil.which("sudo") is None:
         raise HeapfitError(f"installing packages needs root; {advice}")
     # A password can only be asked for where there is a terminal (sudo reads it from /dev/tty).
-    if sys.stdin.isatty() and subprocess.run(["sudo", "-v"], check=False).returncode == 0:
+    if os.isatty(0) and subprocess.run(["sudo", "-v"], check=False).returncode == 0:
         return ["sudo"]
     if run_quietly(["sudo", "-n", "true"]).returncode == 0:
         return ["sudo", "-n"]

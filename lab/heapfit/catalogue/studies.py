@@ -8,7 +8,7 @@ from pathlib import Path
 
 from heapfit import paths
 from heapfit.catalogue.record_file import read_record
-from heapfit.catalogue.variants import check_variants, library_word
+from heapfit.catalogue.variants import check_variants, library_word, name_of
 from heapfit.catalogue.workloads import FILE_NAME, load_workload, load_workloads
 from heapfit.errors import UsageError, unknown
 from heapfit.records import (
@@ -43,7 +43,7 @@ def load_study(path: Path) -> StudyDefinition:
     both = set(study.workloads) & set(study.probes)
     if both:
         raise UsageError(f"{path}: {min(both)!r} is both a workload and a probe")
-    names = [word.partition("=")[0] for word in study.allocators]
+    names = [name_of(word) for word in study.allocators]
     for what in ("baseline", "subject"):
         if getattr(study, what) not in names:
             raise UsageError(f"{path}: the {what} {getattr(study, what)!r} is not in 'allocators'")
@@ -96,7 +96,7 @@ def _check_figure(
 ) -> None:
     """Raise UsageError for a figure of what the study has not."""
     where = f"{path}: figure {figure.name!r}"
-    names = [word.partition("=")[0] for word in study.allocators]
+    names = [name_of(word) for word in study.allocators]
     for name in [study.subject_of(figure), *figure.peers]:
         if name not in names:
             raise UsageError(f"{where}: {unknown('allocator', name, names)}")

@@ -71,8 +71,9 @@ def check_variants(path: Path, study: StudyDefinition) -> None:
 
 def library_word(study: StudyDefinition, word: str) -> str:
     """Return `word`, as a study names an allocator, such that it means the same in any folder."""
-    name, equals, path = word.partition("=")
-    return f"{name}={study.here / path}" if equals else word
+    plain = plain_word(word)
+    name, equals, path = plain.partition("=")
+    return f"{name}={study.here / path}{word[len(plain) :]}" if equals else word
 
 
 def libraries_of(study: StudyDefinition, named: Iterable[str]) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """The workloads: each `workload.toml` in the workloads folder, and TOML files that users write.
 
 A workload may need programs installed and data prepared. Prepared data is kept in the data folder
-as `workloads/NAME-vVERSION` and made anew when the workload's preparation changes.
+as `workloads/NAME-vVERSION-DIGEST`, with a digest of the path of the file's folder, and made anew
+when the workload's preparation changes.
 """
 
 import hashlib
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterable
@@ -125,7 +127,8 @@ def install_workload(workload: Workload, say: Callable[[str], None]) -> None:
 def data_folder(workload: Workload) -> Path:
     """Return where the prepared data of `workload` is kept."""
     version = workload.prepare.version if workload.prepare else 0
-    return paths.data_dir() / "workloads" / f"{workload.name}-v{version}"
+    place = hashlib.sha256(os.fsencode(workload.here)).hexdigest()[:_DIGEST_LENGTH]
+    return paths.data_dir() / "workloads" / f"{workload.name}-v{version}-{place}"
 
 
 def is_prepared(workload: Workload) -> bool:

@@ -16,11 +16,10 @@ import typer
 from heapfit.cli.arguments import AsJson, program_of
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import Github, Junit, Markdown, check_folders, decides, tell
-from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.host.program import check_text, why_not_preloadable
+from heapfit.host.program import check_text, inherited, why_not_preloadable
 from heapfit.text import counted, shell_word
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def explain(
     from heapfit.explain import explained, reports
 
     if log is None or str(log) == "-":
-        lines = sys.stdin.read().splitlines()
+        lines = sys.stdin.read().splitlines() if sys.stdin else []
     elif log.is_file():
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     else:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from heapfit import options, paths
-from heapfit.host.program import obstacle, started_by, starting
+from heapfit.host.program import inherited, obstacle, started_by, starting
 
 # Python ignores these signals, and what is ignored stays ignored in the program that follows.
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -62,15 +62,3 @@ def _say_what_stays_out(name: str) -> None:
     if found is not None:
         state, advice = found
         print(f"heapfit: note: the malloc of {name} is {state}; {advice}", file=sys.stderr)
-
-
-def inherited() -> dict[str, str]:
-    """Return the environment as this process was given it.
-
-    In the C locale Python sets LC_CTYPE for itself (PEP 538); the program must not see that.
-    """
-    environment = dict(os.environ)
-    with open("/proc/self/environ", "rb") as given:
-        if not any(entry.startswith(b"LC_CTYPE=") for entry in given.read().split(b"\0")):
-            environment.pop("LC_CTYPE", None)
-    return environment

@@ -20,10 +20,10 @@ from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import check_folders
-from heapfit.cli.launch import inherited
 from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.host.program import inherited
 from heapfit.text import join_words, readable
 
 if TYPE_CHECKING:

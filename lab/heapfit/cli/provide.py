@@ -71,7 +71,7 @@ def warn_of_input(command: str) -> None:
         waiting = array("i", [0])
         if stat.S_ISFIFO(kind.st_mode):
             fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, waiting)
-    except (OSError, ValueError):  # It is closed.
+    except (OSError, ValueError, AttributeError):  # It is closed, maybe from the beginning.
         return
     if waiting[0] or (stat.S_ISREG(kind.st_mode) and kind.st_size):
         warn(

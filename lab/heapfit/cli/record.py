@@ -15,14 +15,13 @@ import typer
 from heapfit import catalogue, text
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, process_number, program_of, time_span
 from heapfit.cli.commands import new_app
-from heapfit.cli.launch import inherited
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import free_name
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
 from heapfit.host.proc import LISTED_BY, present
-from heapfit.host.program import why_not_preloadable
+from heapfit.host.program import inherited, why_not_preloadable
 from heapfit.options import size_in_bytes
 from heapfit.record import (
     OPTIONS,
@@ -216,14 +215,17 @@ def _record_workload(
     say(f"recording one run of {workload.name}")
     settings = replace(options, children=True).settings()
     try:
-        files, _ = recorded_run(study, file, data, settings, all_processes=options.children)
+        made = recorded_run(study, file, data, settings, all_processes=options.children)
     except Rejected as error:
         raise HeapfitError(f"the run of {workload.name} failed: {error.reason}") from error
-    if not files:
+    if made.files:
+        written = [examine(each) for each in made.files]
+        _tell(written, as_json)
+        _warn_of_hidden(written[0].path)
+    if made.failure:
+        raise HeapfitError(f"the run of {workload.name} failed: {made.failure}")
+    if not made.files:
         raise HeapfitError(f"nothing was recorded: no process of {workload.name} uses malloc")
-    written = [examine(each) for each in files]
-    _tell(written, as_json)
-    _warn_of_hidden(written[0].path)
 
 
 def _refuse_beside_pid(
@@ -301,7 +303,7 @@ def _record(
     if obstacle := why_not_preloadable(command[0]):
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
-    treatment = catalogue.resolve_allocators([allocator])[0] if allocator else None
+    treatment = catalogue.resolve_treatment(allocator) if allocator else None
     try:
         return run_recorded(command, path, options, environment, stdout, allocator=treatment)
     except NothingRecorded as error:
@@ -319,7 +321,7 @@ def end_as(status: int) -> NoReturn:
         if -status not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
-    raise typer.Exit(status)
+    raise typer.Exit(128 - status if status < 0 else status)  # It is ignored by a first process.
 
 
 def _default(command: list[str]) -> Path:

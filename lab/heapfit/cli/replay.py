@@ -41,6 +41,7 @@ from heapfit.replay import (
     Speed,
     Touch,
     agreements,
+    check_common,
     halved,
     measured_by_replay,
     replay_workload,
@@ -130,6 +131,8 @@ def replay(
     real = _real_study(against)
     named = _named(allocators, baseline)
     provided = provide_allocators(named, install=install)  # A long trace takes minutes to read.
+    if real is not None:
+        check_common([each.name for each in provided], real.summary)
     made = plan_of(trace, one_thread=one_thread)
     _remark_on(named, allocators)
     workload = replay_workload(made, speed=speed, touch=touch, age=age)
@@ -215,9 +218,14 @@ def _real_study(folder: Path | None) -> Reading | None:
 
 def _show_both(folder: Path, real: Reading, as_json: bool) -> None:
     found: list[Agreement] = []
+    problems: list[str] = []
 
     def against(reading: Reading) -> dict[str, Any]:
-        found.extend(agreements(reading.summary, real.summary, halved(real.readings)))
+        try:
+            found.extend(agreements(reading.summary, real.summary, halved(real.readings)))
+        except UsageError as error:  # Trials have failed.
+            problems.append(str(error))
+            return {}
         plain = [each.model_dump() for each in found]
         (folder / "against.json").write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
         return {"against": plain}
@@ -225,6 +233,8 @@ def _show_both(folder: Path, real: Reading, as_json: bool) -> None:
     answer.show(folder, as_json=as_json, beside=against)
     for each in [] if as_json else found:
         _show_agreement(each, real.study.name)
+    for problem in problems:
+        warn(f"note: {problem}")
 
 
 def _show_agreement(agreement: Agreement, real: str) -> None:

@@ -214,7 +214,7 @@ class _Parts:
         wanted: set[str] = set()
         for each in self.experiments:
             wanted |= set(each.allocators or named)
-        return [word for word in named if word.partition("=")[0] in wanted or word in wanted]
+        return [word for word in named if {word, catalogue.name_of(word)} & wanted]
 
     def ignored(self, allocators: list[str]) -> list[str]:
         """Return those of `allocators` that no part compares: the levels of all leave them out."""

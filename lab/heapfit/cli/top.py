@@ -1,6 +1,6 @@
 """`heapfit top`: watch running processes in the terminal."""
 
-import sys
+import os
 import time
 from typing import Annotated
 
@@ -65,7 +65,7 @@ def _print(clients: list[Client], interval_s: float) -> None:
 
 
 def _watch(clients: list[Client], interval_s: float) -> None:
-    if not all(each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)):
+    if not all(map(os.isatty, range(3))):
         raise UsageError("top needs a terminal; to print the figures: heapfit top --once")
     if len(clients) == 1:
         clients[0].stats()  # What is wrong is told before the screen is taken.

@@ -162,35 +162,35 @@ _PATIENCE_S = 60
 
 
 def _toml(name: str, command: list[str], port: int | None, time_s: float | None) -> str:
-    """Return the file's text. Strings and lists are written in TOML as in JSON."""
+    """Return the file's text."""
     title = shlex.join(command)
     if time_s is not None:
         parts = [
             "[server]",
-            f"command = {json.dumps(command)}",
+            f"command = {_written(command)}",
             'ready = "started"',
             "",
             "# How long it runs. A load that drives it may stand here instead.",
             "[run]",
-            f"command = {json.dumps(['sleep', f'{time_s:g}'])}",
+            f"command = {_written(['sleep', f'{time_s:g}'])}",
         ]
     elif port is None:
-        parts = ["[run]", f"command = {json.dumps(command)}"]
+        parts = ["[run]", f"command = {_written(command)}"]
     else:
         words = [re.sub(rf"\b{port}\b", "{port}", word) for word in command]
         client = ["curl", "--silent", "--show-error", "--fail", "http://127.0.0.1:{port}/"]
         parts = [
             "[server]",
-            f"command = {json.dumps(words)}",
+            f"command = {_written(words)}",
             f'ready = "tcp:{"{port}" if words != command else port}"',
             "",
             "# The load that drives the server, and is timed: replace it with your own.",
             "[run]",
-            f"command = {json.dumps(client if words != command else _at(client, port))}",
+            f"command = {_written(client if words != command else _at(client, port))}",
         ]
     lines = [
-        f"name = {json.dumps(name)}",
-        f"title = {json.dumps(title)}",
+        f"name = {_written(name)}",
+        f"title = {_written(title)}",
         'question = "What does an allocator cost this program?"',
         "",
         *parts,
@@ -201,6 +201,11 @@ def _toml(name: str, command: list[str], port: int | None, time_s: float | None)
         f'stdout = "{"same" if port is None and time_s is None else "ignore"}"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _written(value: str | list[str]) -> str:
+    """Return a string or a list as TOML has it: as in JSON, but no character in two halves."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _at(words: list[str], port: int) -> list[str]:

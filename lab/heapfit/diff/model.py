@@ -10,6 +10,7 @@ from heapfit.records import Record
 
 # Between the calls of a chain, the innermost first.
 SITE_SEPARATOR = " < "
+CALLS_SHOWN = 3  # that a person knows a site by; those that led to them are in JSON
 
 
 class Change(StrEnum):
@@ -71,6 +72,9 @@ class Diff(Record):
     )
     sites: list[Figure] = Field(
         default=[], description="Call sites whose figures differ, those by most bytes first."
+    )
+    abbreviated: list[Figure] = Field(
+        default=[], description="The same by the three innermost calls, as the tables show it."
     )
     notes: list[str] = Field(
         default=[], description="What to know before one reads the names of the call sites."

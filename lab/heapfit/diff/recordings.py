@@ -12,14 +12,23 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span, facts, figure
+from heapfit.diff.model import (
+    CALLS_SHOWN,
+    SITE_SEPARATOR,
+    Change,
+    Diff,
+    Figure,
+    Span,
+    facts,
+    figure,
+)
 from heapfit.profile.analyse import OnPart
 from heapfit.profile.analyse import profile as profile_of
 from heapfit.profile.files import count_file
 from heapfit.profile.model import Amount, Profile
 from heapfit.profile.sections import sites
 from heapfit.profile.sections.recording import file_names
-from heapfit.profile.tally import ADDENDS, Tally, add_up, amount
+from heapfit.profile.tally import ADDENDS, Tally, add_up, amount, grouped
 from heapfit.profile.words import size
 from heapfit.text import readable, shell_word, visible
 from heapfit.weighted import interval
@@ -32,6 +41,8 @@ _NS_PER_S = 1e9
 # apart, and of little memory the bytes.
 _LOOKED_AT, _LOOKED_AT_BYTES = 0.05, 1 << 20
 _RESIDENT = ("Most resident", "Resident at the end")
+# Of a sample, as many of these as were noted are known, and not how many there were.
+_NOTED = ("Reallocations of known blocks", "Failed allocations")
 _SHOWN_OF_BUILD = 12  # digits of a build ID
 # Units of what the machine has a say in.
 _OF_THE_MACHINE = ("s", "1/s")
@@ -68,14 +79,7 @@ def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
     chains = _chains(tallies[0], lines=lines), _chains(tallies[1], lines=lines)
     if not lines:
         chains = chains[0], _under_old_names(*chains)
-    all_told = [
-        not profile.recordings[0].sample and not any(each.get((), ()))
-        for profile, each in zip(profiles, chains, strict=True)
-    ]
-    # By name where they differ by as much: tables have no order of their own.
-    differing = sorted(
-        _sites(*chains, *all_told), key=lambda each: (-_distance(each), each.of, each.name)
-    )
+    samples = before.recordings[0].sample, after.recordings[0].sample
     return Diff(
         kind="recordings",
         old=old,
@@ -83,7 +87,8 @@ def of_tallies(old: str, new: str, *tallies: Tally) -> Diff:
         began=[datetime.fromtimestamp(each, UTC) if each else None for each in began],
         changed=changed,
         figures=list(_figures(before, after)),
-        sites=differing,
+        sites=_sites(*chains, samples),
+        abbreviated=_sites(_abbreviated(chains[0]), _abbreviated(chains[1]), samples),
         notes=list(_changed((old, new), tallies)),
         conclusions=[
             *_conclusions(before, after, [each.name for each in changed]),
@@ -123,31 +128,37 @@ def _builds(tally: Tally, other: Tally) -> dict[str, str]:
 
 
 def _figures(old: Profile, new: Profile) -> Iterator[Figure]:
-    for (name, unit, before), (_, _, after) in zip(_spans(old), _spans(new), strict=True):
+    is_sampled = any(each.recordings[0].sample for each in (old, new))
+    for (name, unit, before), (_, _, after) in zip(_spans(old, new), _spans(new, old), strict=True):
         if name in _RESIDENT and not (before.value and after.value):  # nobody looked
+            continue
+        if name in _NOTED and is_sampled:
             continue
         yield figure("", name, unit, (before, after), own=unit not in _OF_THE_MACHINE)
 
 
-def _spans(found: Profile) -> Iterator[tuple[str, str, Span]]:
+def _spans(found: Profile, other: Profile) -> Iterator[tuple[str, str, Span]]:
     """Name, unit and span of each figure."""
     totals, [of] = found.totals, found.recordings
-    for name, each in (
-        ("Allocations", totals.allocations),
-        ("Frees", totals.frees),
-        ("Live at the peak", of.peak),
-        ("Live at the end", of.end),
-    ):
-        yield name, "count", _objects(each)
-        yield f"{name}: bytes", "bytes", _bytes(each)
+    for (name, each), (_, beside) in zip(_amounts(found), _amounts(other), strict=True):
+        yield name, "count", _objects(each, beside, of.sample)
+        yield f"{name}: bytes", "bytes", _bytes(each, beside, of.sample)
     for name, resident in zip(
         _RESIDENT, (of.resident_most, _last(of.course.resident)), strict=True
     ):
         yield name, "bytes", _looked_at(resident or 0)
-    yield "Reallocations of known blocks", "count", _span(found.reallocs.known, 0.0)
-    yield "Failed allocations", "count", _span(totals.failed, 0.0)
-    yield "Duration", "s", _span(totals.duration_ns / _NS_PER_S, 0.0)
-    yield "Allocations a second", "1/s", _span(totals.per_second or 0.0, 0.0)
+    for name, count in zip(_NOTED, (found.reallocs.known, totals.failed), strict=True):
+        yield name, "count", _span(count)
+    yield "Duration", "s", _span(totals.duration_ns / _NS_PER_S)
+    yield "Allocations a second", "1/s", _span(totals.per_second or 0.0)
+
+
+def _amounts(found: Profile) -> Iterator[tuple[str, Amount]]:
+    totals, [of] = found.totals, found.recordings
+    yield "Allocations", totals.allocations
+    yield "Frees", totals.frees
+    yield "Live at the peak", of.peak
+    yield "Live at the end", of.end
 
 
 def _last(course: Sequence[int | None]) -> int | None:
@@ -159,12 +170,17 @@ def _looked_at(size: int) -> Span:
     return Span(value=size, low=max(size - error, 0), high=size + error)
 
 
-def _objects(found: Amount) -> Span:
-    return _span(found.objects, found.objects_error)
+# Where a sample has nothing of what the other recording has, the program may have had it all the
+# same: in as many bytes as one of the sample stands for, objects as large as the other's.
 
 
-def _bytes(found: Amount) -> Span:
-    return _span(found.bytes, found.bytes_error)
+def _objects(found: Amount, other: Amount, sample: int) -> Span:
+    size = max(other.bytes / max(other.objects, 1), 1)
+    return _span(found.objects, found.objects_error, sample / size)
+
+
+def _bytes(found: Amount, other: Amount, sample: int) -> Span:
+    return _span(found.bytes, found.bytes_error, sample)
 
 
 def _either(found: Span, other: Span) -> Span:
@@ -172,8 +188,8 @@ def _either(found: Span, other: Span) -> Span:
     return found.model_copy(update={"low": low, "high": high})
 
 
-def _span(value: float, error: float) -> Span:
-    low, high = interval(value, error**2)
+def _span(value: float, error: float = 0.0, sample: float = 0.0) -> Span:
+    low, high = interval(value, error**2, None if value else sample)
     return Span(value=value, low=low, high=high)
 
 
@@ -240,10 +256,26 @@ _AMOUNTS = (
 )
 
 
-def _sites(old: Chains, new: Chains, all_old: bool, all_new: bool) -> Iterator[Figure]:
-    """The figures by which each site differs; whether all of a run's sites are known tells whether
-    one may be called new, or gone."""
+def _abbreviated(chains: Chains) -> Chains:
+    """The sums by the innermost calls."""
+    return grouped(chains, lambda *chain: chain[:CALLS_SHOWN], _WIDTH)
+
+
+def _sites(old: Chains, new: Chains, samples: Sequence[int]) -> list[Figure]:
+    """The figures by which each site differs, those by most first."""
+    # By name where they differ by as much: tables have no order of their own.
+    return sorted(
+        _differing(old, new, samples), key=lambda each: (-_distance(each), each.of, each.name)
+    )
+
+
+def _differing(old: Chains, new: Chains, samples: Sequence[int]) -> Iterator[Figure]:
     nothing = (0,) * _WIDTH
+    # Else a site that one of them does not have need not be new, or gone.
+    all_old, all_new = (
+        not sample and not any(each.get((), ()))
+        for sample, each in zip(samples, (old, new), strict=True)
+    )
     for chain in dict.fromkeys([*old, *new]):
         before, after = old.get(chain, nothing), new.get(chain, nothing)
         is_new, is_gone = all_old and not before[sites.ALL], all_new and not after[sites.ALL]
@@ -254,8 +286,15 @@ def _sites(old: Chains, new: Chains, all_old: bool, all_new: bool) -> Iterator[F
                 (name, "count", _objects),
             ):
                 spans = [
-                    _either(span(amount(row, place)), span(amount(row, other)))
-                    for row in (before, after)
+                    _either(
+                        *(
+                            span(amount(row, at), amount(beside, at), sample)
+                            for at in (place, other)
+                        )
+                    )
+                    for row, beside, sample in zip(
+                        (before, after), (after, before), samples, strict=True
+                    )
                 ]
                 each = figure(of, title, unit, spans)
                 if each.change is Change.MORE:

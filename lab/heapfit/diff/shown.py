@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from heapfit.diff.model import SITE_SEPARATOR, Change, Diff, Figure, Span, change
+from heapfit.diff.model import CALLS_SHOWN, SITE_SEPARATOR, Change, Diff, Figure, Span
 from heapfit.report.tables import bullets, escape, markdown_table
 from heapfit.report.terminal_text import COLUMN_GAP, INDENT, encodable, print_line, print_lines
 from heapfit.text import DASH, counted, ratio, scale_for, visible
@@ -20,7 +20,6 @@ _SITES_HEAD = ("", "old", "new", "by", "")
 # What is told of call sites, of each so many.
 _OF_SITES = ("live at the peak", "live at the end", "allocated")
 _SITES_SHOWN = 8
-_CALLS_SHOWN = 3
 
 Rows = list[list[str]]
 
@@ -33,9 +32,8 @@ def show(diff: Diff, console: Console) -> None:
         console.print()
         print_line(console, title, style="bold")
         console.print(_made(head, rows, console))
-    shown = sum(len(figures) for name in _OF_SITES for _, figures in _shown_sites(diff, name))
-    if shown < len(diff.sites):
-        more = len(diff.sites) - shown
+    shown = {(each.name, each.of) for name in _OF_SITES for each in _shown_sites(diff, name)}
+    if more := sum((each.name, _innermost(each.of)) not in shown for each in diff.sites):
         print_line(console, f"{counted(more, 'more figure')} of call sites in --json.", style="dim")
     console.print()
     if _has_intervals(diff):
@@ -67,9 +65,7 @@ def markdown(diff: Diff) -> str:
 
 def _has_intervals(diff: Diff) -> bool:
     """Whether anything is marked by ~, as no figure is that is counted."""
-    changes = [each.change for each in [*diff.figures, *diff.ratios]]
-    changes += [_change(own) for name in _OF_SITES for _, own in _shown_sites(diff, name)]
-    return Change.UNCLEAR in changes
+    return any(each.change is Change.UNCLEAR for each in [*diff.figures, *diff.ratios])
 
 
 def _word(found: Change) -> str:
@@ -89,56 +85,31 @@ def tables(diff: Diff) -> Iterator[tuple[str, Sequence[str], Rows]]:
         ]
         yield "Ratio to the baseline of the same run", _RATIOS, rows
     for name in _OF_SITES:
-        if rows := [_site_row(*each) for each in _shown_sites(diff, name)]:
+        if rows := [_site_row(each) for each in _shown_sites(diff, name)]:
             yield f"Call sites: bytes {name}", _SITES_HEAD, rows
 
 
-def _shown_sites(diff: Diff, name: str) -> list[tuple[str, list[Figure]]]:
-    """Figures of that name by the short name of their sites, those first that differ most."""
-    found: dict[str, list[Figure]] = {}
-    for each in diff.sites:
-        if each.name == f"{name}: bytes":
-            found.setdefault(_innermost(each.of), []).append(each)
-    differing = [item for item in found.items() if _differs(*item)]
-    return sorted(differing, key=lambda item: -abs(_grown(item[1])))[:_SITES_SHOWN]
+def _shown_sites(diff: Diff, name: str) -> list[Figure]:
+    """Figures of that name, of the sites that differ most."""
+    found = [each for each in diff.abbreviated if each.name == f"{name}: bytes"]
+    return [each for each in found if _differs(each)][:_SITES_SHOWN]
 
 
-def _differs(site: str, figures: Sequence[Figure]) -> bool:
+def _differs(figure: Figure) -> bool:
     """Whether a person sees a difference."""
-    _, old, new, *_ = _site_row(site, figures)
+    _, old, new, *_ = _site_row(figure)
     return old != new
 
 
-def _grown(figures: Sequence[Figure]) -> float:
-    return sum(each.new.value - each.old.value for each in figures)
-
-
-def _site_row(site: str, figures: Sequence[Figure]) -> list[str]:
-    old = sum(each.old.value for each in figures)
-    new = sum(each.new.value for each in figures)
-    scale = scale_for(figures[0].unit, [old, new])
+def _site_row(figure: Figure) -> list[str]:
+    old, new = figure.old.value, figure.new.value
+    scale = scale_for(figure.unit, [old, new])
     by = scale.difference_text(new - old)
-    return [site, scale.text(old), scale.text(new), by, _word(_change(figures))]
-
-
-def _change(figures: Sequence[Figure]) -> Change:
-    """What may be said of sites together, of which one may have what another has lost."""
-    changes = {each.change for each in figures}
-    if len(changes) == 1:
-        return changes.pop()
-    return change(_sum([each.old for each in figures]), _sum([each.new for each in figures]))
-
-
-def _sum(spans: Sequence[Span]) -> Span:
-    value, low, high = (
-        sum(getattr(each, name) for each in spans) for name in ("value", "low", "high")
-    )
-    return Span(value=value, low=low, high=high)
+    return [figure.of, scale.text(old), scale.text(new), by, _word(figure.change)]
 
 
 def _innermost(chain: str) -> str:
-    """The calls that a person knows a site by; those that led to them are in JSON."""
-    return SITE_SEPARATOR.join(chain.split(SITE_SEPARATOR)[:_CALLS_SHOWN])
+    return SITE_SEPARATOR.join(chain.split(SITE_SEPARATOR)[:CALLS_SHOWN])
 
 
 def _row(figure: Figure) -> list[str]:

@@ -289,7 +289,7 @@ def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witne
     Raises HeapfitError where no preload reaches it, Rejected where it failed.
     """
     settings = {"sample": sample, "children": "on"}
-    _, [seen] = recorded_run(study, folder / RECORDING, data, settings, [_Witness])
+    [seen] = recorded_run(study, folder / RECORDING, data, settings, [_Witness]).sources
     assert isinstance(seen, _Witness)
     _check_reached(seen)
     return seen

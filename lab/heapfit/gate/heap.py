@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -40,7 +39,8 @@ from heapfit.trace.convert import Summary, inspect
 from heapfit.trace.ending import ended_early
 from heapfit.trace.native import ALIVE_KIND, OBJECT_COLUMNS, Batch, Reader
 from heapfit.trace.sites import Places, parse_mappings
-from heapfit.trial.simulation import read_totals
+from heapfit.trial.outcome import how_it_ended
+from heapfit.trial.simulation import OUTPUT, cachegrind, read_totals
 
 # As they are called everywhere; all but the last are known of each call site.
 ALLOCATIONS, ALLOCATED, PEAK, LEAKED = FIGURES = (
@@ -144,8 +144,8 @@ def _once(program: Program, folder: Path, *, with_sites: bool) -> Heap:
     if recording.interrupted:
         raise KeyboardInterrupt
     if recording.exit_code < 0:
-        name = signal.Signals(-recording.exit_code).name
-        raise HeapfitError(f"{program.command[0]} was ended by {name}; there is nothing to check")
+        ended = how_it_ended(recording.exit_code)
+        raise HeapfitError(f"{program.command[0]} was {ended}; there is nothing to check")
     if left_running and program.children:
         raise HeapfitError(
             f"{program.command[0]} left a process running in the background, whose recording has "
@@ -319,16 +319,14 @@ def _executed(program: Program, folder: Path, exit_code: int) -> tuple[int, list
     if not shutil.which("valgrind"):
         raise HeapfitError("instructions are counted by Valgrind; install it (apt: valgrind)")
     _rewind(program.stdin)
-    tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children=yes"]
-    tool += [f"--log-file={folder}/log.%p", f"--cachegrind-out-file={folder}/executed.%p"]
     ran = subprocess.run(
-        [*tool, *program.command],
+        [*cachegrind(folder, "--cache-sim=no"), *program.command],
         env=dict(program.environment),
         stdin=program.stdin,
         stdout=subprocess.DEVNULL,
         check=False,
     )
-    files = list(folder.glob("executed.*"))
+    files = list(folder.glob(OUTPUT))
     if not files or ran.returncode != exit_code:
         raise HeapfitError(
             f"under Valgrind {program.command[0]} ends with {ran.returncode}, "

@@ -92,6 +92,13 @@ def memory_settings() -> dict[str, str]:
     return {name: chosen(text) for name, text in found.items() if text is not None}
 
 
+def has_huge_page_pool() -> bool:
+    """Whether an allocator may take pages from a pool of huge pages."""
+    sizes = ("nr_hugepages", "nr_overcommit_hugepages")
+    files = (folder / each for folder in _HUGE_PAGE_POOLS.glob("hugepages-*kB") for each in sizes)
+    return any(read(file) not in (None, "0") for file in files)
+
+
 def read(path: Path | str) -> str | None:
     """Return what the kernel says in the file `path`, or None when it does not say it."""
     try:

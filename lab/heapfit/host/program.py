@@ -36,6 +36,18 @@ def check_text(command: Sequence[str]) -> None:
             )
 
 
+def inherited() -> dict[str, str]:
+    """Return the environment as this process was given it.
+
+    In the C locale Python sets LC_CTYPE for itself (PEP 538); the program must not see that.
+    """
+    environment = dict(os.environ)
+    with open("/proc/self/environ", "rb") as given:
+        if not any(entry.startswith(b"LC_CTYPE=") for entry in given.read().split(b"\0")):
+            environment.pop("LC_CTYPE", None)
+    return environment
+
+
 def interpreter_of(program: Path) -> Path:
     """Return the program that runs `program` if that is a script, else itself."""
     try:

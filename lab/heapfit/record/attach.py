@@ -19,6 +19,7 @@ from pathlib import Path
 
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import check_new
 from heapfit.host.proc import Gone, Process, find, present
 from heapfit.live.client import Asker, Reply
 from heapfit.live.processes import NotAnswering, NotListening, why_not_recording
@@ -106,13 +107,15 @@ def attach(pid: int, path: Path, options: RecordOptions) -> Attached:
     check_path(path)
     if (state := _asked(pid)) is not None:
         return _started(process, state)
-    if not _is_in_our_network(pid) and not options.seconds:
-        raise UsageError(
-            f"process {pid} ({process.name}) is in another network namespace, where it cannot "
-            "be told to stop; say how long to record it, for example with --for 60s"
-        )
-    told = _run_attacher(pid, path, options)
     named = Path(str(path).replace(PROCESS, str(process.own_pid)))
+    if not _is_in_our_network(pid):
+        if not options.seconds:
+            raise UsageError(
+                f"process {pid} ({process.name}) is in another network namespace, where it cannot "
+                "be told to stop; say how long to record it, for example with --for 60s"
+            )
+        check_new(named)  # It cannot tell us which other name it takes.
+    told = _run_attacher(pid, path, options)
     state = None
     with suppress(HeapfitError):  # It is being recorded, whether it answers now or later.
         state = _asked(pid)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from heapfit import options as heap_options
 from heapfit import paths
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import check_new
@@ -21,7 +22,8 @@ from heapfit.record.written import examine
 from heapfit.records import InstalledAllocator
 
 _PRELOAD = "LD_PRELOAD"
-# What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself.
+# What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself,
+# where there is one.
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BECAME_ANOTHER = "exec"  # why such a recording ended
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -74,7 +76,8 @@ def run(
     changes = _changes(path, options, given, allocator)
     ended = _run(command, {**given, **changes}, stdout, stdin)
     main = path.name.replace(PROCESS, str(ended.process))
-    new = set(_found(path)) - set(before)
+    # Other recorders may write to this folder, too.
+    new = set(_found(path if options.children else path.with_name(main))) - set(before)
     for file in sorted(new):
         _put_last_program_first(file, new)
     files = sorted(new, key=lambda each: _rank(each, main))
@@ -131,11 +134,14 @@ def _changes(
     changes = variables(path, options.settings())
     if allocator is not None:
         changes |= allocator.environment
+        if allocator.options:
+            present = environment.get(heap_options.VARIABLE, "")
+            changes[heap_options.VARIABLE] = heap_options.merge(present, allocator.options)
         libraries += [allocator.library] if allocator.library else []
     for each in libraries:
         paths.check_preloadable(each)
-    present = environment.get(_PRELOAD, "")
-    return {**changes, _PRELOAD: ":".join([*map(str, libraries), *filter(None, [present])])}
+    preloaded = [*map(str, libraries), environment.get(_PRELOAD, "")]
+    return {**changes, _PRELOAD: ":".join(filter(None, preloaded))}
 
 
 class _Ended(NamedTuple):
@@ -185,7 +191,7 @@ def _signals_pass_through() -> Iterator[
     What was ignored stays so, for the program too: it inherits that, but not our handlers.
     """
     early: list[int] = []
-    of_the_terminal: list[int] = []
+    interrupts: list[int] = []
     programs: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, _: object) -> None:
@@ -193,6 +199,11 @@ def _signals_pass_through() -> Iterator[
             programs[0].send_signal(number)
         else:
             early.append(number)
+
+    def interrupt(number: int, frame: object) -> None:
+        interrupts.append(number)
+        if not _is_in_foreground():
+            forward(number, frame)
 
     taken = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
     before = {number: signal.signal(number, forward) for number in taken}
@@ -203,13 +214,27 @@ def _signals_pass_through() -> Iterator[
             program.send_signal(number)
         for number in _OF_THE_TERMINAL:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, lambda seen, _: of_the_terminal.append(seen))
+                before[number] = signal.signal(number, interrupt)
 
     try:
-        yield pass_to, lambda: signal.SIGINT in of_the_terminal
+        yield pass_to, lambda: signal.SIGINT in interrupts
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_in_foreground() -> bool:
+    """Whether the terminal sends its signals to us, and to the program as well."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
 
 
 def _found(path: Path) -> list[Path]:

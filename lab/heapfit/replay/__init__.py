@@ -5,6 +5,6 @@ plan, which `heapfit-replay` plays under one allocator after the other like any 
 `against.py` compares the outcome with a study of the real program.
 """
 
-from heapfit.replay.against import Agreement, agreements, halved
+from heapfit.replay.against import Agreement, agreements, check_common, halved
 from heapfit.replay.plan import Plan, make_plan
 from heapfit.replay.workload import Speed, Touch, measured_by_replay, replay_workload, shown_metrics

@@ -8,7 +8,7 @@ Biometrika 30 (1938), 81-93.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import geometric_mean
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,19 @@ def agreements(
     return [each.model_copy(update={"halves": _between(halves, each)}) for each in found]
 
 
+def check_common(names: Iterable[str], real: Summary) -> None:
+    """Raise UsageError where too few of these allocators are in the real study."""
+    _check_enough({each.allocator for each in real.estimates}.intersection(names), real)
+
+
+def _check_enough(common: Collection[str], real: Summary) -> None:
+    if len(common) < _FEWEST:
+        raise UsageError(
+            f"the replay and {real.study.name} have {len(common)} allocators in common; a "
+            f"ranking needs {_FEWEST}"
+        )
+
+
 def halved(readings: Readings) -> tuple[Summary, Summary] | None:
     """Return every second block of a study, and the others; None where there are fewer than four.
 
@@ -113,11 +126,7 @@ def _first_of(summary: Summary, names: Sequence[str]) -> str | None:
 def _agreement(what: str, replayed: Summary, ours: str, real: Summary, theirs: str) -> Agreement:
     replayed_costs, real_costs = _costs(replayed, ours), _costs(real, theirs)
     common = sorted(real_costs.keys() & replayed_costs.keys(), key=lambda name: real_costs[name])
-    if len(common) < _FEWEST:
-        raise UsageError(
-            f"the replay and {real.study.name} have {len(common)} allocators in common; a "
-            f"ranking needs {_FEWEST}"
-        )
+    _check_enough(common, real)
     real_side = [real_costs[name] for name in common]
     replayed_side = [replayed_costs[name] for name in common]
     tau, p = _tau(real_side, replayed_side)

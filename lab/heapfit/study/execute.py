@@ -6,12 +6,12 @@ running trial and nothing else, and the same call continues where it stopped.
 
 import re
 import shlex
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import remove_tree
 from heapfit.records import PlannedTrial, Precision, Study, Trial, TrialStatus
 from heapfit.settings import setting_name
 from heapfit.study.identity import Watch, identify
@@ -21,9 +21,10 @@ from heapfit.text import counted, join_words
 from heapfit.trial import run_trial
 from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
-from heapfit.trial.outcome import WITHOUT_ALLOCATOR
+from heapfit.trial.outcome import WITHOUT_ALLOCATOR, it_says
 
-WORKSPACE = "scratch"
+# Below a study's folder, which may be one of the user's: what is there is removed.
+WORKSPACE = ".heapfit-trials"
 
 # What programs say where there is no terminal: the C library's words for ENOTTY, and their own.
 _NO_TERMINAL = re.compile(
@@ -89,14 +90,16 @@ class _Execution:
         self._progress = progress
         self._data = data
         self._mix = mix
-        self._workspace = (journal.folder / WORKSPACE).resolve()
+        self._workspace = journal.folder.resolve() / WORKSPACE
         self._stopping = Stopping(journal)
         session = journal.study.sessions[-1]
         self._watch = Watch(session.identity, is_new=session.first == len(journal.trials))
 
     def run(self) -> None:
         self._progress.begin(self._journal.study, list(self._journal.trials))
-        shutil.rmtree(self._workspace, ignore_errors=True)  # left over from a run that was killed
+        if self._workspace.is_symlink():
+            raise UsageError(f"{self._workspace} is a link, and trials would run where it leads")
+        remove_tree(self._workspace)  # left over from a run that was killed
         find_launcher()  # before the clock of the first trial runs
         try:
             with own_cores(max(self._journal.study.cores)) as shared:
@@ -105,7 +108,7 @@ class _Execution:
                 while self._run_planned() and self._stopping.goes_on():
                     self._progress.extended(self._journal.study, self._stopping.precision)
         finally:
-            shutil.rmtree(self._workspace, ignore_errors=True)
+            remove_tree(self._workspace)
 
     def _run_planned(self) -> bool:
         """Run the missing trials; return whether there was time for all of them."""
@@ -221,7 +224,7 @@ def stop_if_pointless(study: Study, trials: Sequence[Trial], trial: Trial) -> No
         raise HeapfitError(
             f"{f'{who} {fails}' if study.programs else f'{what} {fails} under {who}'}"
             f"{_where(study, trial.planned)}, so there is nothing "
-            f"to compare with: {trial.reason}{_last_line(trial.stderr_tail)}{_advice(study, trial)}"
+            f"to compare with: {trial.reason}{it_says(trial.stderr_tail)}{_advice(study, trial)}"
         )
     if _never_repeated_itself(study, trials, trial):
         raise HeapfitError(trial.reason)
@@ -281,8 +284,3 @@ def _where(study: Study, planned: PlannedTrial) -> str:
     """Name the setting of a trial, where the study has several."""
     name = setting_name(study, planned.setting)
     return f" at {name}" if name else ""
-
-
-def _last_line(stderr: str) -> str:
-    lines = stderr.strip().splitlines()
-    return f" (it says: {lines[-1].strip()})" if lines else ""

@@ -461,7 +461,18 @@ def _earlier_in(folder: Path, study: Study) -> Study | None:
         _refuse_another(folder, earlier, study)
     elif trials.exists() and trials.stat().st_size:
         raise UsageError(f"{folder} has trials but no {STUDY_FILE}; use another --out")
+    else:
+        refuse_pages(folder)
     return earlier
+
+
+def refuse_pages(folder: Path) -> None:
+    """Raise `UsageError` where a folder without a study has files that its report would replace."""
+    for name in (f"{_PAGES}.{ending}" for ending in ("html", "md", "json")):
+        if (folder / name).exists():
+            raise UsageError(
+                f"{folder / name} is of no study and would be replaced; use another --out"
+            )
 
 
 def _refuse_another(folder: Path, earlier: Study, wanted: Study) -> None:

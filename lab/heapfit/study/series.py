@@ -20,7 +20,7 @@ from heapfit.errors import FolderBusy, HeapfitError, StudyStopped, UsageError
 from heapfit.files import write_durably
 from heapfit.records import PlannedTrial, Series, Study, Trial
 from heapfit.study.execute import Progress, execute
-from heapfit.study.journal import STUDY_FILE, cannot_write, load, lock
+from heapfit.study.journal import STUDY_FILE, cannot_write, load, lock, refuse_pages
 from heapfit.study.series_plan import SeriesPlan
 from heapfit.study.stopping import RemainingTime
 
@@ -71,7 +71,11 @@ def save_series(series: Series, folder: Path) -> Series:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        merged = _merged(series, load_series(folder)[0]) if is_series(folder) else series
+        merged = series
+        if is_series(folder):
+            merged = _merged(series, load_series(folder)[0])
+        else:
+            refuse_pages(folder)
         write_durably(folder / SERIES_FILE, merged.model_dump_json(indent=1).encode())
     except OSError as error:
         raise cannot_write(folder, error) from error

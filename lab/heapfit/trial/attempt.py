@@ -64,11 +64,12 @@ class Attempt:
         )
         # A tool in between has a memory map of its own, and the timed run has been watched already.
         is_watched = not any(source.own_run for source in sources)
-        library = preload.watched_library(self.allocator) if is_watched else None
+        libraries = preload.preloaded_libraries(self.allocator) if is_watched else []
         program = self.placeholders.expand((self.workload.server or self.workload.run).command[0])
-        self.watch = PreloadWatch(library, obstacle=_obstacle(program) if library else None)
-        self.library = library
-        self.witness = folder / "witness" if library and witnessed else None
+        obstacle = _obstacle(program) if libraries else None
+        self.watch = PreloadWatch(libraries, obstacle=obstacle)
+        self.library = libraries[0] if libraries else None
+        self.witness = folder / "witness" if libraries and witnessed else None
         self.sources = [source() for source in sources]
         self.used: Ended | None = None
         self.digest: str | None = None
@@ -180,16 +181,22 @@ class Attempt:
             why = preload.why_not_served(self.witness, self.library)
             if why is not None:
                 raise preload.without_allocator(why)
+        self.check_exit()
         check = self.workload.check
-        program, is_load = Path(self.workload.run.command[0]).name, self.workload.server is not None
-        outcome.check_exit(self.used.exit_code, check.exit_code, program, is_load=is_load)
-        under_allocator = "server" if is_load else "program"
+        under_allocator = "server" if self.workload.server else "program"
         self.watch.check(self.folder / f"{under_allocator}.err")
         printed = outcome.figures(self.workload, self.stdout)
         compared = [self.stdout] if check.stdout == "same" else []
         self.digest = outcome.digest([*compared, *map(self._scratch_file, check.files)])
         measured = [source.figures(self.used) for source in self.sources]
         return {name: figure for each in [*measured, printed] for name, figure in each.items()}
+
+    def check_exit(self) -> None:
+        """Reject a run that ended otherwise than the workload says."""
+        assert self.used is not None, "run() comes first"
+        program, is_load = Path(self.workload.run.command[0]).name, self.workload.server is not None
+        expected = self.workload.check.exit_code
+        outcome.check_exit(self.used.exit_code, expected, program, is_load=is_load)
 
     @property
     def most_threads(self) -> int | None:

@@ -321,9 +321,12 @@ static bool kill_child(pid_t child, pid_t program)
     return kill(child, SIGKILL) == 0;
 }
 
+/* Whether the child is another than the program and runs: the program need not have waited for it. */
 static bool is_another(pid_t child, pid_t program)
 {
-    return child != program;
+    siginfo_t info = {0};
+    const int ended = WEXITED | WNOHANG | WNOWAIT | __WALL;
+    return child != program && waitid(P_PID, (id_t)child, &info, ended) == 0 && info.si_pid == 0;
 }
 
 /* Ends and reaps everything. Returns the program's wait status if it was still to be reaped.

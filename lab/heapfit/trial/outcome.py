@@ -60,6 +60,16 @@ def how_it_ended(exit_code: int) -> str:
     return f"killed by {name} ({signal.strsignal(number)})"
 
 
+def it_says(stderr: str) -> str:
+    """Return the last line of what a program wrote, as it stands behind a reason.
+
+    >>> it_says("trace\\nno such file\\n"), it_says("")
+    (' (it says: no such file)', '')
+    """
+    last_line = stderr.strip().rpartition("\n")[2].strip()
+    return f" (it says: {last_line})" if last_line else ""
+
+
 def check_exit(exit_code: int, expected: int, program: str, *, is_load: bool = False) -> None:
     """Reject a program that ended otherwise than it should; a load drives a server."""
     if exit_code != expected:

@@ -15,14 +15,14 @@ figures would be published under another name. There are two checks:
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from heapfit import options
 from heapfit.host.elf import has_malloc
-from heapfit.host.program import why_not_replaced
+from heapfit.host.program import inherited, why_not_replaced
 from heapfit.record import options as record
 from heapfit.records import InstalledAllocator, TrialStatus
 from heapfit.text import percent
@@ -94,8 +94,7 @@ def environment_changes(
         changes[options.VARIABLE] = options.merge(present, settings)
     if allocator.record is not None and recordings is not None:
         changes |= record.variables(recordings / RECORDING, allocator.record)
-    libraries = [_recorder(allocator), allocator.library]
-    preloaded = [*(str(each) for each in libraries if each), changes.get(VARIABLE, "")]
+    preloaded = [*map(str, preloaded_libraries(allocator)), changes.get(VARIABLE, "")]
     if any(preloaded):
         changes[VARIABLE] = ":".join(filter(None, preloaded))
     return changes
@@ -120,7 +119,7 @@ def clean_environment(levels: Levels | None = None) -> dict[str, str]:
     """Return the lab's environment without a preload, which would be in every trial's program, and
     without the variables that `levels` leave unset."""
     without = {VARIABLE, *_unset(levels or Levels())}
-    return {name: value for name, value in os.environ.items() if name not in without}
+    return {name: value for name, value in inherited().items() if name not in without}
 
 
 def _unset(levels: Levels) -> list[str]:
@@ -131,12 +130,9 @@ def _recorder(allocator: InstalledAllocator) -> Path | None:
     return None if allocator.record is None else record.library()
 
 
-def watched_library(allocator: InstalledAllocator) -> Path | None:
-    """Return the library that must appear in a program under `allocator`; None: there is none.
-
-    It is the first one: where the loader takes that and not the next, it says so.
-    """
-    return _recorder(allocator) or allocator.library
+def preloaded_libraries(allocator: InstalledAllocator) -> list[Path]:
+    """Return the libraries that must appear in a program under `allocator`, in their order."""
+    return [each for each in (_recorder(allocator), allocator.library) if each]
 
 
 def without_allocator(why: str) -> Rejected:
@@ -148,17 +144,17 @@ def without_allocator(why: str) -> Rejected:
 
 
 class PreloadWatch(Source):
-    """Looks for the allocator's library in the program's tree until it has been seen once.
+    """Looks for a process of the program's tree that has all libraries, until one has been seen.
 
     If the program's own file cannot be preloaded, only another program that it starts may have the
     library. If that was never seen, it was not there, however short the run.
     """
 
-    def __init__(self, library: Path | None, *, obstacle: str | None = None) -> None:
+    def __init__(self, libraries: Sequence[Path], *, obstacle: str | None = None) -> None:
         """`obstacle` says why the program's file cannot be preloaded, if it cannot."""
         self.obstacle = obstacle
-        self._name = os.fsencode(library.resolve()) if library else None
-        self._seen = library is None
+        self._names = [os.fsencode(each.resolve()) for each in libraries]
+        self._seen = not libraries
         self._looks = 0
         self._first_look_s = 0.0
         self._last_look_s = 0.0
@@ -175,8 +171,11 @@ class PreloadWatch(Source):
     def check(self, stderr: Path) -> None:
         """Reject a program that ran without the allocator under whose name it was measured.
 
-        A complaint of the dynamic loader is at the head of what the program wrote to `stderr`.
+        A complaint of the dynamic loader is at the head of what the program wrote to `stderr`. Once
+        the library has been seen, it is of a helper, such as a 32-bit program.
         """
+        if self._seen:
+            return
         complaint = _LOADER_COMPLAINT.search(head(stderr))
         if complaint is None and not self.missing:
             return
@@ -191,13 +190,13 @@ class PreloadWatch(Source):
         self._root = root
 
     def sample(self, now_s: float) -> None:
-        if self._seen or self._name is None:
+        if self._seen:
             return
         processes = [process for _, process in ProcessTree(self._root).processes()]
         held = [maps for maps in map(_read_maps, processes) if not _is_loading(maps)]
         if not held:  # The program has ended, or not yet begun.
             return
-        self._seen = any(self._name in maps for maps in held)
+        self._seen = any(all(name in maps for name in self._names) for maps in held)
         self._looks += 1
         self._first_look_s = self._first_look_s or now_s
         self._last_look_s = now_s

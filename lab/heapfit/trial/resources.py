@@ -25,6 +25,7 @@ _RUSAGE = "getrusage over the program and all its descendants"
 _TREE = "sampled size of the process tree, in which a page that processes share counts once"
 _PSS = "sampled sum of /proc/PID/smaps_rollup over the process tree"
 _KIB = 1024
+_POOLED = (b"Private_Hugetlb:", b"Shared_Hugetlb:")  # in neither of the others
 
 
 class Resources(Source):
@@ -225,7 +226,8 @@ def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
 
 @dataclass(frozen=True)
 class Rollup:
-    """A process's resident and proportional size, in bytes."""
+    """A process's resident and proportional size, in bytes, each with what it has of the huge-page
+    pool."""
 
     resident: int
     proportional: int
@@ -254,8 +256,9 @@ def read_rollup(process: int) -> Rollup | None:
     sizes = {
         line.split(b":")[0]: int(line.split()[1]) * _KIB
         for line in text.splitlines()
-        if line.startswith((b"Rss:", b"Pss:"))
+        if line.startswith((b"Rss:", b"Pss:", *_POOLED))
     }
-    if len(sizes) < 2:  # a zombie's lacks them
+    if b"Pss" not in sizes:  # a zombie's lacks it
         return None
-    return Rollup(resident=sizes[b"Rss"], proportional=sizes[b"Pss"])
+    pooled = sum(sizes.get(name.rstrip(b":"), 0) for name in _POOLED)
+    return Rollup(resident=sizes[b"Rss"] + pooled, proportional=sizes[b"Pss"] + pooled)

@@ -12,8 +12,10 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from heapfit.errors import HeapfitError
+from heapfit.files import remove_tree
 from heapfit.record import VARIANT, examine
 from heapfit.records import CommandMetric, PlannedTrial, Study, Trial, TrialStatus
 from heapfit.trial import outcome, preload
@@ -148,8 +150,7 @@ class _TrialRun:
         out, err = (self._folder / f"metric-{kind}.txt" for kind in ("out", "err"))
         exit_code = self._run_command(metric, out, err)
         if exit_code != 0:
-            last_words = _last_line(err)
-            said = f" (it says: {last_words})" if last_words else ""
+            said = outcome.it_says(outcome.tail(err).decode(errors="replace"))
             raise _command_failed(metric, f"{outcome.how_it_ended(exit_code)}{said}")
         printed = _last_line(out)
         try:
@@ -235,7 +236,7 @@ def _check_space(folder: Path) -> None:
 def _folder(path: Path) -> Iterator[Path]:
     """An empty folder that is gone afterwards, whatever happens in between."""
     try:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
         path.mkdir(parents=True)
     except OSError as error:
         raise HeapfitError(
@@ -244,7 +245,7 @@ def _folder(path: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        remove_tree(path)
 
 
 # ------------------------------------------------------------------- recording
@@ -273,6 +274,14 @@ def _use(file: Path) -> tuple[int, int]:
     return totals.events, totals.peak_bytes
 
 
+class RecordedRun(NamedTuple):
+    """The recordings of a run, and the sources that have watched it."""
+
+    files: list[Path]
+    sources: Sequence[Source]
+    failure: str  # how it ended, where it should have ended otherwise
+
+
 def recorded_run(
     study: Study,
     file: Path,
@@ -281,13 +290,12 @@ def recorded_run(
     sources: Sequence[type[Source]] = (),
     *,
     all_processes: bool = False,
-) -> tuple[list[Path], Sequence[Source]]:
-    """Run the study's baseline once with the recorder's `settings`; return the recordings and the
-    `sources`, which have watched the run.
+) -> RecordedRun:
+    """Run the study's baseline once with the recorder's `settings`, watched by the `sources`.
 
     `file` is of the process that used its heap most, by events and by what it had live at most;
     with `all_processes`, those of the others are beside it as FILE.1, FILE.2 and so on. Raises
-    Rejected where the run failed.
+    Rejected where the program could not be run to its end.
     """
     plain = study.allocators[0]
     recorded = plain.model_copy(
@@ -305,4 +313,12 @@ def recorded_run(
         kept = []
         for number, each in enumerate(written if all_processes else written[:1]):
             kept.append(each.replace(f"{file}.{number}" if number else file))
-    return kept, attempt.sources
+        return RecordedRun(kept, attempt.sources, _failure(attempt))
+
+
+def _failure(attempt: Attempt) -> str:
+    try:
+        attempt.check_exit()
+    except outcome.Rejected as rejected:
+        return f"{rejected.reason}{outcome.it_says(attempt.stderr_tail())}"
+    return ""

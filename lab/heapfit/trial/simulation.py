@@ -39,7 +39,7 @@ _TLB = (
     f"--LL={1536 * _PAGE},12,{_PAGE}",
 )
 
-_OUTPUT = "cachegrind.*"
+OUTPUT = "cachegrind.*"
 _BY_VALGRIND = "simulated by Valgrind in a run of its own"
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -65,20 +65,11 @@ class _Cachegrind(Source):
 
     def wrap(self, command: list[str], folder: Path) -> list[str]:
         self._folder = folder
-        return [
-            "valgrind",
-            "--tool=cachegrind",
-            "--cache-sim=yes",
-            *self.geometry(),
-            "--trace-children=yes",
-            f"--log-file={folder}/valgrind.%p.log",
-            f"--cachegrind-out-file={folder}/{_OUTPUT.replace('*', '%p')}",
-            *command,
-        ]
+        return [*cachegrind(folder, "--cache-sim=yes", *self.geometry()), *command]
 
     def figures(self, ended: Ended) -> dict[str, float]:
         assert self._folder is not None, "wrap() comes first"
-        totals = [read_totals(path) for path in self._folder.glob(_OUTPUT)]
+        totals = [read_totals(path) for path in self._folder.glob(OUTPUT)]
         if not totals:
             raise SourceFailed("valgrind wrote no result; does it run the program at all?")
         return {
@@ -120,6 +111,18 @@ class SimulatedTlb(_Cachegrind):
 
     def geometry(self) -> Sequence[str]:
         return _TLB
+
+
+def cachegrind(folder: Path, *options: str) -> list[str]:
+    """Return the words before a command, each of whose processes then writes an OUTPUT."""
+    return [
+        "valgrind",
+        "--tool=cachegrind",
+        *options,
+        "--trace-children=yes",
+        f"--log-file={folder}/valgrind.%p.log",
+        f"--cachegrind-out-file={folder}/{OUTPUT.replace('*', '%p')}",
+    ]
 
 
 def cache_options(folder: Path) -> list[str]:

@@ -2,7 +2,8 @@
  *
  * Another process looks: a thread beside the recorded ones would make a program of one thread one of several, for which
  * some allocators take locks. The figure is that of /proc/PID/statm: resident less shared, which is anonymous memory;
- * the plan is a file's, the replayer's tables are shared. What is left of the replayer in it are its stacks and libc. */
+ * the plan is a file's, the replayer's tables are shared. What is left of the replayer in it are its stacks and libc. Pages of
+ * the huge-page pool are not in that figure, and are added. */
 #include "replay.h"
 
 #include <errno.h>
@@ -10,12 +11,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE = 256, INTERVAL_NS = 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
+enum { LINE = 256, STATUS = 8192, INTERVAL_NS = 1000 * 1000, NS_PER_S = 1000 * 1000 * 1000 };
 
 static uint64_t resident(int statm)
 {
@@ -29,6 +31,33 @@ static uint64_t resident(int statm)
     return all > shared ? (all - shared) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
+static uint64_t pooled(int status)
+{
+    static const char name[] = "\nHugetlbPages:";
+    char text[STATUS];
+    ssize_t size = status >= 0 ? pread(status, text, sizeof text - 1, 0) : 0;
+    if (size <= 0) return 0;
+    text[size] = '\0';
+    const char *at = strstr(text, name);
+    return at != NULL ? (uint64_t)strtoull(at + sizeof name - 1, NULL, 10) << 10 : 0;
+}
+
+int open_status(void)
+{
+    static const char *const pools[] = {"/proc/sys/vm/nr_hugepages", "/proc/sys/vm/nr_overcommit_hugepages"};
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
+        char pages = '0';
+        int file = open(pools[i], O_RDONLY | O_CLOEXEC);
+        if (file < 0) continue;
+        if (read(file, &pages, 1) == 1 && pages != '0') {
+            close(file);
+            return open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+        }
+        close(file);
+    }
+    return -1;
+}
+
 /* What the recording had in use where the slowest thread is now: no thread is far ahead of it. */
 static uint64_t live(const struct replay *replay)
 {
@@ -40,7 +69,7 @@ struct look look_at_memory(const struct replay *replay)
 {
     return (struct look){
         .ns = clock_ns(CLOCK_MONOTONIC) - replay->began_ns,
-        .resident = resident(replay->statm),
+        .resident = resident(replay->statm) + pooled(replay->status),
         .live = live(replay),
     };
 }

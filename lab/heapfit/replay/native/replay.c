@@ -227,6 +227,7 @@ int main(int argc, char **argv)
     prepare(&replay, plan, &request);
     replay.looks = shared_memory(sizeof *replay.looks);
     replay.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    replay.status = open_status();
     if (replay.statm < 0 || !watch_begin(&replay)) fail(EXIT_FAILURE, "cannot watch the memory", strerror(errno));
     struct ageing ageing = age_heap(&replay, request.age);
     watch_go(&replay, ageing.left_bytes);

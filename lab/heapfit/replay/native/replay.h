@@ -75,6 +75,7 @@ struct replay {
     struct player *players;
     struct looks *looks; /* NULL: nobody looks */
     int statm; /* a descriptor of this process's /proc/self/statm */
+    int status; /* and of its /proc/self/status; negative: the machine has no pool of huge pages */
     pid_t watcher; /* the process that looks */
     _Atomic(uint32_t) started, joined; /* threads. Relaxed: play_and_join says why */
     _Atomic(struct player *) ended; /* those that nobody has joined yet. Release: they are done; acquire by who joins */
@@ -108,6 +109,7 @@ struct ageing age_heap(const struct replay *replay, double times);
 
 /* memory.c */
 struct look look_at_memory(const struct replay *replay);
+int open_status(void); /* for `status` */
 /* Makes the process that looks, while there is hardly any memory that the two would have to copy, and sets it going when the
  * heap is ready. */
 bool watch_begin(struct replay *replay); /* false: errno says why */
