@@ -687,7 +687,7 @@ class Verdict(Record):
     high: float | None
     p: float | None  # adjusted for the same family, of the metric in the setting
     blocks: int  # those in which both have a figure
-    absolute: float  # first less second in the metric's unit
+    absolute: float  # first less second in the metric's unit; over settings, the mean of theirs
     absolute_low: float | None  # the interval, in the metric's unit
     absolute_high: float | None
     trivial: bool  # whether all of the interval is too little to matter
