@@ -331,7 +331,7 @@ def _command_line(study: Study, named: list[str], context: typer.Context) -> str
         warmups=study.warmups,
         seed=study.seed,
         timeout=f"{study.timeout_s:.12g}",
-        metric=study.primary_metric,
+        metric=given["metric"],  # Its default too would decide alone if it were named.
         weights=given["weighed"],
         output=given["output"],
         out=given["out"],
