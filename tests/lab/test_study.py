@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import typer
 from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.cli import output
-from heapfit.cli.progress import StudyProgress
+from heapfit.cli.progress import ManyProgress, StudyProgress, kept_on_interrupt
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
@@ -22,6 +23,7 @@ from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
 from heapfit.study import Journal, Progress, execute, load, looks, note_look
 from heapfit.trial import cores
+from rich.console import Console
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
 
@@ -157,8 +159,6 @@ def test_a_study_is_gone_on_with_where_its_paths_lead(
         execute(study_of(workload("true"), THREE, seed=7), folder)
 
 
-def finished_study(folder: Path) -> tuple[Study, bytes]:
-    study = study_of(workload("true"), THREE, replicates=1)
 @pytest.mark.parametrize(("replicates", "repeats"), [(2, "now"), (3, "now"), (1, "before")])
 def test_the_present_command_is_repeated_unless_the_study_keeps_more_replicates(
     tmp_path: Path, replicates: int, repeats: str
@@ -199,6 +199,8 @@ def test_an_interrupt_tells_of_all_trials_on_disk(tmp_path: Path) -> None:
     assert f"interrupted: 4 of {len(study.plan)} trials are kept in" in told(one)
 
 
+def finished_study(folder: Path) -> tuple[Study, bytes]:
+    study = study_of(workload("true"), THREE, replicates=1)
     execute(study, folder)
     return study, (folder / "trials.jsonl").read_bytes()
 

@@ -275,12 +275,12 @@ def _measure(
     The machines of a cluster make the data that they need.
     """
     planned = sum(len(each.plan) for each in plan.studies)
-    done = sum(map(len, plan.done_in(folder).values()))
-    if done:
-        say(f"{done} of {planned} trials are already done")
+    done = {name: len(trials) for name, trials in plan.done_in(folder).items()}
+    if any(done.values()):
+        say(f"{sum(done.values())} of {planned} trials are already done")
     data, unprepared = _prepare([] if cluster else workloads)
     run = partial(cluster.execute if cluster else execute, mix=mix)
-    progress = ManyProgress(messages, planned)
+    progress = ManyProgress(messages, planned, done)
     with kept_on_interrupt(progress, folder):
         return execute_series(plan, folder, progress, data, unprepared, run)
 
