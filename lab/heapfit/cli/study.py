@@ -23,9 +23,12 @@ from heapfit.cli.provide import (
     provide_allocators,
     provide_programs,
     results_folder,
+    started_programs,
+    warn_of_malloc,
     with_baseline,
 )
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.host.program import STARTERS, started_by
 from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
@@ -166,6 +169,9 @@ def run(
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
+    for workload in parts.programs:
+        started = filter(None, map(started_by, started_programs(workload)))
+        warn_of_malloc(f"{each}" for each in started if each.name not in STARTERS)
     for note in plan.notes:
         warn(f"note: {note}")
     problems = _measure(plan, folder, parts.programs, cluster, mix)
