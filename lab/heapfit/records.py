@@ -301,10 +301,6 @@ class Trial(Record):
     took_s: float | None = None  # the whole trial, with what goes before and after the program
 
     @property
-    def duration_s(self) -> float | None:
-        return self.took_s
-
-    @property
     def block(self) -> tuple[str | None, int]:
         """What this trial shares with those that its figures are set against: machine and time.
 
