@@ -129,11 +129,11 @@ class Standing(Record):
 
 
 class SettingWinner(Record):
-    """Who costs least in one setting, where a study has several."""
+    """Who is best in one setting, where a study has several."""
 
     at: dict[str, str]  # levels of the factors other than the allocator
     best: str
-    tied: list[str]  # others that cannot be told apart from the best there
+    tied: list[str]  # others that the best is not shown to be better than there
 
 
 class Advice(Record):

@@ -301,10 +301,6 @@ class Trial(Record):
     took_s: float | None = None  # the whole trial, with what goes before and after the program
 
     @property
-    def duration_s(self) -> float | None:
-        return self.took_s
-
-    @property
     def block(self) -> tuple[str | None, int]:
         """What this trial shares with those that its figures are set against: machine and time.
 
@@ -687,7 +683,7 @@ class Verdict(Record):
     high: float | None
     p: float | None  # adjusted for the same family, of the metric in the setting
     blocks: int  # those in which both have a figure
-    absolute: float  # first less second in the metric's unit
+    absolute: float  # first less second in the metric's unit; over settings, the mean of theirs
     absolute_low: float | None  # the interval, in the metric's unit
     absolute_high: float | None
     trivial: bool  # whether all of the interval is too little to matter

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from io import StringIO
 from typing import get_args
 
 import numpy as np
 import pytest
-from design_data import MEMORY, WALL, study_of, trial_of
+from design_data import MEMORY, WALL, simulated, study_of, trial_of
 from heapfit.advice import recommend
 from heapfit.advice.goals import GOALS
 from heapfit.findings import Advice
@@ -218,6 +219,20 @@ def test_many_of_which_nothing_can_be_told_are_counted_in_few_words() -> None:
     )
     assert second.startswith("In RSS it may be -")
     assert len(" ".join([advice.reasons, *advice.untold])) < 500
+
+
+@pytest.mark.parametrize(
+    ("replicates", "cv", "is_known"), [(6, 0.1, False), (6, 0.07, True), (2, 0.1, False)]
+)
+def test_over_settings_a_gain_may_be_hidden_as_in_one(
+    replicates: int, cv: float, is_known: bool
+) -> None:
+    factors = {"size": ["1", "2", "3", "4"]}
+    made = simulated(np.random.default_rng(1), {"a": 1.0, "b": 1.0}, replicates, cv, factors)
+    advice = advised(made, {"time": 1})
+    expected = "No difference shown that matters" if is_known else "Inconclusive"
+    assert headline(advice) == expected
+    assert bool(re.search(r"--replicates \d+ would show 5 %", " ".join(advice.untold))) != is_known
 
 
 def test_what_a_difference_in_memory_of_a_small_program_may_be_is_said_first() -> None:

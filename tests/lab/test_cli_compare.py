@@ -75,10 +75,20 @@ def test_weights_are_given_to_the_comparison_or_to_its_report(
 
 def test_a_metric_that_is_asked_for_decides_alone(run_heapfit: Heapfit, tmp_path: Path) -> None:
     words = ("compare", *QUICK, "--metric", "mean_rss_bytes", "--out", tmp_path, "--json")
-    result = run_heapfit(*words, "--", *PROGRAM)
-    advice = json.loads(result.stdout)["advice"]
+    result = json.loads(run_heapfit(*words, "--", *PROGRAM).stdout)
+    advice = result["advice"]
     assert advice["metrics"] == {"mean-memory": "mean_rss_bytes"}
     assert list(advice["weights"]) == ["mean-memory"]
+    assert "--metric mean_rss_bytes" in result["study"]["reproduce"]
+
+
+@pytest.mark.gate
+def test_what_repeats_a_study_weighs_what_it_weighed(run_heapfit: Heapfit, tmp_path: Path) -> None:
+    words = ("compare", *QUICK, "--out", tmp_path, "--json")
+    study = json.loads(run_heapfit(*words, "--", *PROGRAM).stdout)["study"]
+    assert (study["primary_metric"], study["weights"]) == ("wall_s", {})
+    run_heapfit(*shlex.split(study["reproduce"])[1:])
+    assert json.loads((tmp_path / "study.json").read_text())["weights"] == {}
 
 
 @pytest.mark.gate

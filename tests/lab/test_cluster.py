@@ -14,7 +14,7 @@ from conftest import Heapfit
 from engine_helpers import PYTHON, study_of, wait_for, workload
 from heapfit import catalogue
 from heapfit.records import TrialStatus
-from heapfit.study import load
+from heapfit.study import load, machine_side
 from heapfit.study.cluster import Cluster
 from study_files import write_study
 
@@ -103,6 +103,18 @@ def test_two_machines_share_a_study_by_whole_blocks(fleet: Fleet, tmp_path: Path
     assert set().union(*by_block.values()) == {"one", "two"}
     assert "run on one, two" in finished.machine.notes[0]
     assert any("one, two are one machine" in line for line in said)
+
+
+def test_each_command_looks_anew_at_what_a_machine_measures(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text("#!/bin/sh\necho 1\n")
+    program.chmod(0o755)
+    glibc = catalogue.resolve_allocators(["glibc"])
+    study = study_of(workload(str(program)), glibc).model_dump_json()
+    before = machine_side.prepare(study)
+    assert machine_side.prepare(study) == before
+    program.write_text("#!/bin/sh\necho 22\n")
+    assert machine_side.prepare(study) != before
 
 
 @pytest.mark.usefixtures("library")

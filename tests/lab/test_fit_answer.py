@@ -302,10 +302,10 @@ def test_where_time_is_short_the_plain_allocator_of_the_best_stays(
     found = [SimpleNamespace(name=each) for each in ("heapfit-pools", "mimalloc", "heapfit")]
     state: Any = search.Screened(found)  # type: ignore[arg-type]
     setup: Any = SimpleNamespace(time_s=left_s, baseline=SimpleNamespace(name="glibc"))
-    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), duration_s=1.0)]
+    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), took_s=1.0)]
     if pools_s is not None:
         pools = SimpleNamespace(allocator="heapfit-pools")
-        taken.append(SimpleNamespace(planned=pools, duration_s=pools_s))
+        taken.append(SimpleNamespace(planned=pools, took_s=pools_s))
     monkeypatch.setattr(search, "steps", lambda _: [Path("look")])
     monkeypatch.setattr(search, "_left_s", lambda *_: left_s)
     monkeypatch.setattr(search, "load", lambda _: (None, taken))
@@ -319,7 +319,7 @@ def test_where_time_is_short_a_setting_that_is_much_better_stays_without_its_all
 ) -> None:
     found = [SimpleNamespace(name=each) for each in ("heapfit+background", "heapfit")]
     setup: Any = SimpleNamespace(time_s=15.0, baseline=SimpleNamespace(name="glibc"))
-    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), duration_s=1.0)]
+    taken = [SimpleNamespace(planned=SimpleNamespace(allocator="glibc"), took_s=1.0)]
     monkeypatch.setattr(search, "steps", lambda _: [Path("look")])
     monkeypatch.setattr(search, "_left_s", lambda *_: 15.0)
     monkeypatch.setattr(search, "load", lambda _: (None, taken))
@@ -669,7 +669,7 @@ def test_what_never_ran_is_tried_before_its_time_is_planned(
         def load(part: Path, taken: Any = taken) -> tuple[None, Sequence[Any]]:
             return None, [
                 SimpleNamespace(
-                    planned=SimpleNamespace(allocator=name, block=number // 2), duration_s=took_s
+                    planned=SimpleNamespace(allocator=name, block=number // 2), took_s=took_s
                 )
                 for number, (name, took_s) in enumerate(taken[part.name])
             ]

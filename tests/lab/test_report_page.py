@@ -56,6 +56,17 @@ def test_the_page_names_no_other_place(tmp_path: Path) -> None:
     assert all(link.startswith("#") or link == "data:," for link in links)
 
 
+@pytest.mark.parametrize(("baseline", "is_other"), [("glibc", True), ("heapfit", False)])
+def test_an_interval_beside_the_baseline_is_said_to_be_of_another_family(
+    baseline: str, is_other: bool
+) -> None:
+    study = make_study().model_copy(update={"baseline": baseline})
+    page = " ".join(Elements(html_report.page(Reading(study, make_trials(study)))).text.split())
+    assert "Effect sizes: against heapfit" in page
+    assert ("; that of glibc, the baseline, for all comparisons with it" in page) == is_other
+    assert page.count(", the baseline, for all comparisons") == 2 * is_other
+
+
 def test_hostile_names_are_text(tmp_path: Path) -> None:
     study = make_study(
         allocators=HOSTILE, replicates=3, title=HOSTILE[0], command=["sh", "-c", *HOSTILE]

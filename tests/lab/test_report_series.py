@@ -9,9 +9,11 @@ from pathlib import Path
 import heapfit
 import pytest
 import report_data
-from heapfit.records import FigureDefinition, Series, StudyDefinition
+from conftest import Heapfit
+from heapfit.records import FigureDefinition, Identity, Series, Session, StudyDefinition
 from heapfit.report import SeriesReading, write_series
-from heapfit.report.series import conclusions
+from heapfit.report.series import conclusions, troubles
+from heapfit.study import looks, note_look
 from heapfit.study.series import save_series
 from report_data import make_study, make_trials
 
@@ -80,6 +82,47 @@ def test_a_goal_is_told_only_where_the_whole_interval_is_on_one_side_of_it(
     changed = figure.model_copy(update={"definition": goal, "combined": combined})
     [line] = conclusions(summary.model_copy(update={"figures": [changed]}))
     assert f"(goal 1: {said})" in line
+
+
+def test_what_is_open_or_in_doubt_of_any_part_is_among_the_problems(tmp_path: Path) -> None:
+    summary = SeriesReading(keep(tmp_path)).summary
+    assert troubles(summary) == []
+    part = summary.workloads["first"]
+    begun = summary.series.model_copy(update={"experiments": ["begun", "absent", "refused"]})
+    started = part.model_copy(update={"trials_done": 1})
+    open_ = summary.model_copy(
+        update={
+            "series": begun,
+            "experiments": {"begun": started},
+            "problems": {"refused": "no such program"},
+        }
+    )
+    assert troubles(open_) == [
+        "refused: no such program",
+        f"begun: 1 of {part.trials_planned} trials are done",
+        "absent: not measured yet",
+    ]
+    library = Path("/usr/lib/libjemalloc.so.2")
+    linked = {part.study.command[0]: library}
+    identity = Identity(files=[], environment={}, system={}, linked_allocators=linked)
+    session = Session(began=part.study.created, first=0, identity=identity)
+    study = part.study.model_copy(update={"sessions": [session]})
+    doubtful = {**summary.workloads, "second": part.model_copy(update={"study": study})}
+    [said] = troubles(summary.model_copy(update={"workloads": doubtful}))
+    assert said.startswith("second: The program is linked with libjemalloc.so.2")
+
+
+def test_a_parts_page_says_how_often_its_verdicts_were_shown(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    folder = keep(tmp_path)
+    note_look(folder / "first", 4)
+    for _ in range(2):
+        assert run_heapfit("report", folder).returncode == 0
+        assert [looks(folder / name) for name in ("first", "second")] == [[4, 6], [6]]
+        first, second = ((folder / n / "report.md").read_text() for n in ("first", "second"))
+        assert "Verdicts were shown after 4 and 6 blocks." in first
+        assert "Verdicts were shown" not in second
 
 
 def test_the_page_has_every_figure_and_links_to_every_workload(tmp_path: Path) -> None:

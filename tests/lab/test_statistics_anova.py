@@ -106,6 +106,25 @@ def test_agrees_with_statsmodels_on_unbalanced_trials_in_blocks_on_two_machines(
         assert row.df == oracle.loc[name, "df"]
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_blocks_that_ran_on_one_machine_each_have_its_effect(lost: bool) -> None:
+    """They were left out, as holding too few of the cells."""
+    made = simulated(np.random.default_rng(4), {"a": 1, "b": 1.02}, 6, 0.03, {"size": "123"})
+    study, trials = made
+    on = [trial.model_copy(update={"machine": f"m{trial.planned.block % 2}"}) for trial in trials]
+    if lost:  # Another finishes the block.
+        on[0] = on[0].model_copy(update={"machine": "m1"})
+    rows, alone = rows_of((study, on)), rows_of(made)
+    assert rows["block"].df == alone["block"].df == 5
+    assert ("machine" in rows) == lost
+    if not lost:
+        assert rows["block"].sum_sq == pytest.approx(alone["block"].sum_sq)
+        assert rows["residual"] == alone["residual"]
+    analysis = analyse(read(study, on), "wall_s")
+    assert analysis is not None
+    assert "Blocks" not in analysis.left_out
+
+
 @pytest.mark.parametrize(
     ("f", "df", "low", "high"),
     [(11.2213, 4, 0.2263313098, 0.5873384012), (1238.68, 6, 0.9410765799, 0.9554609594)],

@@ -88,6 +88,18 @@ def test_what_another_machine_ran_of_a_block_is_set_against_nothing_of_the_first
     assert compared((study, moved)).ratios["a"]["heapfit"] == pytest.approx(1.1)
 
 
+def test_a_bound_that_is_not_known_is_not_that_of_the_other_side() -> None:
+    """A peer that ran once, in a half that chose it, judges nobody in the other half."""
+    figures = np.exp(np.random.default_rng(3).normal(0, 0.01, (3, 4))) * [1.0, 5.0, 1.0, 5.0]
+    peers = np.array([False, True, True])
+    low, high = interval_to_best([Costs("", figures)], peers)
+    assert low[0] < high[0]
+    figures[2] = [np.nan, 4.0, np.nan, np.nan]
+    low, high = interval_to_best([Costs("", figures)], peers)
+    assert np.isnan(low[0])
+    assert np.isfinite(high[0])
+
+
 def test_the_choice_of_the_best_peer_makes_no_goal_seem_missed() -> None:
     """Equal allocators, five peers, eight workloads: the interval held the truth in 37 % of these
     studies. With at least 94 %, fewer than 87 hits of 100 have a probability below 0.005."""

@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import typer
 from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.cli import output
-from heapfit.cli.progress import StudyProgress
+from heapfit.cli.progress import ManyProgress, StudyProgress, kept_on_interrupt
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
@@ -23,6 +24,7 @@ from heapfit.statistics import read, summarise
 from heapfit.study import Journal, Progress, execute, load, looks, note_look
 from heapfit.study.execute import WORKSPACE
 from heapfit.trial import cores
+from rich.console import Console
 
 THREE = [system_allocator("glibc"), system_allocator("a", F="a"), system_allocator("b", F="b")]
 
@@ -179,6 +181,46 @@ def test_a_study_is_gone_on_with_where_its_paths_lead(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=rf"by: cd '{elsewhere}' && {command}\)"):
         execute(study_of(workload("true"), THREE, seed=7), folder)
+
+
+@pytest.mark.parametrize(("replicates", "repeats"), [(2, "now"), (3, "now"), (1, "before")])
+def test_the_present_command_is_repeated_unless_the_study_keeps_more_replicates(
+    tmp_path: Path, replicates: int, repeats: str
+) -> None:
+    before = study_of(workload("true"), THREE, replicates=2, reproduce="before")
+    now = study_of(workload("true"), THREE, replicates=replicates, reproduce="now",
+                   primary_metric="user_s", weights={"time": 1.0})  # fmt: skip
+    Journal(tmp_path, before).close()
+    with Journal(tmp_path, now) as journal:
+        assert journal.study.reproduce == repeats
+        assert (journal.study.primary_metric, journal.study.weights) == ("user_s", {"time": 1.0})
+
+
+def test_an_interrupt_tells_of_all_trials_on_disk(tmp_path: Path) -> None:
+    def told(progress: StudyProgress) -> str:
+        console = progress.console
+        with (
+            console.capture() as said,
+            pytest.raises(typer.Exit),
+            kept_on_interrupt(progress, tmp_path),
+        ):
+            raise KeyboardInterrupt
+        return said.get()
+
+    console = Console(width=200)
+    assert "interrupted: what was measured is kept in" in told(StudyProgress(console))
+    study = study_of(workload("true"), THREE, replicates=2, name="one")
+    done = [Trial(planned=each, status=TrialStatus.OK, started=study.created)
+            for each in study.plan[:4]]  # fmt: skip
+    progress = ManyProgress(console, 18, {"one": 4, "other": 2})
+    progress.begin(study, done)
+    assert "interrupted: 6 of 18 trials are kept in" in told(progress)
+    put_aside = study.model_copy(update={"name": "other"})
+    progress.begin(put_aside, [])
+    assert "interrupted: 4 of 18 trials are kept in" in told(progress)
+    one = StudyProgress(console)
+    one.begin(study, done)
+    assert f"interrupted: 4 of {len(study.plan)} trials are kept in" in told(one)
 
 
 def finished_study(folder: Path) -> tuple[Study, bytes]:

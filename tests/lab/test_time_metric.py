@@ -99,6 +99,19 @@ def test_wall_time_decides_elsewhere(changed: dict[str, float], why: str) -> Non
     assert PROCESSOR not in {each.name for each in read(*made).study.metrics}, why
 
 
+@pytest.mark.parametrize(("waits", "decides"), [(0.001, False), (0.4, True)])
+def test_that_one_machine_waits_longer_than_another_makes_no_run_vary(
+    waits: float, decides: bool
+) -> None:
+    alike = {"glibc": 1.0, "other": 1.0}
+    study, trials = measured(alike, alike, waits=waits)
+    for at, trial in enumerate(trials):
+        second = trial.planned.block % 2
+        got = {**trial.metrics, "wall_s": trial.metrics["wall_s"] * (1 + 0.3 * second)}
+        trials[at] = trial.model_copy(update={"machine": f"m{second}", "metrics": got})
+    assert (PROCESSOR in read(study, trials).figures) == decides
+
+
 def test_wall_time_decides_where_the_program_has_threads() -> None:
     """On a busy machine four threads used no more than one processor, and the screen said so."""
     study, trials = measured({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
@@ -303,8 +316,11 @@ def test_a_loss_of_wall_time_is_judged_in_its_own_setting() -> None:
             got = {"wall_s": wall_s, "user_s": 0.9 * time_s, "system_s": 0.1 * time_s,
                    "peak_rss_bytes": GIB * size * np.exp(generator.normal(0, 0.003))}  # fmt: skip
             trials.append(trial_of(study, (name, level), got, block))
-    best = {each.at["size"]: each.best for each in advised((study, trials)).by_setting}
+    reading = Reading(study, trials)
+    assert reading.advice is not None
+    best = {each.at["size"]: each.best for each in reading.advice.by_setting}
     assert best == {"small": "other", "big": "glibc"}
+    assert "At size big, glibc is shown to be better than other." in reading.advice.notes
 
 
 def test_another_that_loses_no_wall_time_is_recommended_all_the_same() -> None:

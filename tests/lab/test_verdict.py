@@ -9,7 +9,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from conftest import load_benchmark
-from design_data import MEMORY, WALL, by_block
+from design_data import MEMORY, WALL, by_block, study_of, trial_of
 from heapfit.records import Metric, Study, Trial, Verdict
 from heapfit.statistics import read
 from heapfit.statistics.verdict import METHOD, judge, pairs, verdicts
@@ -144,6 +144,40 @@ def test_too_little_is_judged_by_the_whole_interval() -> None:
         assert found.absolute_high is not None
         assert found.absolute_low < found.absolute < found.absolute_high
         assert found.absolute == pytest.approx(sum(gaps) / 6, abs=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("metric", "small", "large", "trivial", "matters"),
+    [
+        # A ratio of small figures is none of large ones.
+        (MEMORY, (4.0 * 2**20, 4.5 * 2**20), (400 * 2**20, 400 * 2**20), True, False),
+        (MEMORY, (40 * 2**20, 45 * 2**20), (400 * 2**20, 400 * 2**20), False, True),
+        # Differences that balance each other are still there.
+        (WALL, (0.0104, 0.010), (1.92, 2.0), False, True),
+        (WALL, (0.0104, 0.010), (0.0096, 0.010), True, False),
+        (WALL, (1.1, 1.0), (1.15, 1.05), False, True),
+        (CALLS, (1.1, 1.0), (100.0, 100.0), False, True),
+    ],
+)
+def test_over_settings_what_matters_is_in_the_settings(
+    metric: Metric,
+    small: tuple[float, float],
+    large: tuple[float, float],
+    trivial: bool,
+    matters: bool,
+) -> None:
+    study = study_of(["a", "b"], {"size": ["small", "large"]}, (metric,))
+    trials = [
+        trial_of(study, (name, size), {metric.name: mean * (1 + 1e-4 * noise)}, block)
+        for size, means in (("small", small), ("large", large))
+        for seed, (name, mean) in enumerate(zip("ab", means, strict=True), start=len(size))
+        for block, noise in enumerate(np.random.default_rng(seed).normal(0, 1, 6))
+    ]
+    found = [each for each in verdicts(read(study, trials)) if not each.at]
+    for each in (found[0], found[0].turned()):
+        assert (each.trivial, each.matters) == (trivial, matters)
+    gap = (small[1] - small[0] + large[1] - large[0]) / 2
+    assert abs(found[0].absolute) == pytest.approx(abs(gap), abs=2e-4 * max(large))
 
 
 @pytest.mark.full

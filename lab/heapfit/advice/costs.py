@@ -21,7 +21,14 @@ import numpy as np
 from heapfit.advice.goals import Goal
 from heapfit.records import Metric, Verdict
 from heapfit.statistics.observations import Flags, Floats, Readings, figures_of
-from heapfit.statistics.verdict import by_block, in_full_grid, in_settings, overall, subject_of
+from heapfit.statistics.verdict import (
+    by_block,
+    in_full_grid,
+    in_settings,
+    mean_of_known,
+    overall,
+    subject_of,
+)
 
 SCORE = Metric(name="score", label="Score", unit="", better="lower", source="advice")
 
@@ -94,21 +101,14 @@ def _means(readings: Readings, logs: Floats, grid: Flags, to: int) -> Floats:
     shared = ~np.isnan(table) & ~np.isnan(reference)
     shared |= ~shared.any(axis=-1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        moved = _mean(reference) - _mean(np.where(shared, reference, np.nan))
-        return np.where(grid, _mean(np.where(shared, table, np.nan)) + moved, np.nan)
-
-
-def _mean(table: Floats) -> Floats:
-    """Over the last axis; NaN where there is no figure."""
-    counts = (~np.isnan(table)).sum(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.nansum(table, axis=-1) / np.where(counts, counts, np.nan))
+        moved = mean_of_known(reference) - mean_of_known(np.where(shared, reference, np.nan))
+        return np.where(grid, mean_of_known(np.where(shared, table, np.nan)) + moved, np.nan)
 
 
 def _figures(readings: Readings, goal: Goal, raw: Floats, grid: Flags, to: int) -> Floats:
     """An allocator's figure: the geometric mean; the arithmetic one of figures that may be zero."""
     ratios = has_ratios(goal, raw)
-    averages = _mean(_means(readings, np.log(raw) if ratios else raw, grid, to).T)
+    averages = mean_of_known(_means(readings, np.log(raw) if ratios else raw, grid, to).T)
     return np.exp(averages) if ratios else averages
 
 

@@ -35,7 +35,8 @@ def is_untold(readings: Readings, metric: Metric, verdict: Verdict | None) -> bo
     if verdict.trivial or better.low is None or better.low >= 1 - WORTH:
         return False
     needed = blocks_to_show(readings, metric.name, verdict.first)
-    return needed is None or needed > verdict.blocks
+    settings = 1 if verdict.at else len(readings.study.settings())
+    return needed is None or needed * settings > verdict.blocks
 
 
 def reach(verdict: Verdict) -> float:
@@ -59,8 +60,8 @@ def blocks_to_show(readings: Readings, metric: str, name: str) -> int | None:
     names = [each.name for each in readings.study.allocators]
     found = _with_baseline(by_block(readings, figures), names.index(readings.study.baseline))
     place = (0, found.first.tolist().index(names.index(name)))
-    if found.blocks[place] < FEWEST_BLOCKS or not math.isfinite(found.variance[place]):
-        return None
+    if not (found.df[place] >= FEWEST_BLOCKS - 1 and math.isfinite(found.variance[place])):
+        return None  # There is no verdict, either.
     bound = float(found.mean[place]) + math.log1p(WORTH)
     return replicates_to_tell(found, place, bound, of_each(readings.study))
 

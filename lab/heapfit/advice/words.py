@@ -279,10 +279,9 @@ def _differing(
 
 
 def other_winners(leader: str, winners: Sequence[SettingWinner]) -> list[str]:
-    """Return a note on each setting in which the leader is significantly worse than the best."""
+    """Return a note on each setting in which the best is better than the leader."""
     return [
-        f"At {levels_label(winner.at.items())}, {winner.best} costs significantly less than "
-        f"{leader}."
+        f"At {levels_label(winner.at.items())}, {winner.best} is shown to be better than {leader}."
         for winner in winners
         if leader != winner.best and leader not in winner.tied
     ]

@@ -69,6 +69,9 @@ def show_series(folder: Path, *, as_json: bool) -> Path:
     else:
         terminal.render_series(reading, results)
         results.print()
+    for name, part in reading.parts.items():  # The page of each has verdicts.
+        if part.blocks:
+            note_look(folder / name, part.blocks)
     page = write_series(reading, folder)
     say_page(page, as_json=as_json)
     return page

@@ -42,11 +42,12 @@ from heapfit.cli.provide import (
     provide_allocators,
     provide_programs,
     results_folder,
+    started_programs,
     subject,
     warn_of_input,
+    warn_of_malloc,
     with_baseline,
 )
-from heapfit.doctor import examine_program
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.records import (
     ALLOCATOR,
@@ -59,7 +60,6 @@ from heapfit.records import (
     Workload,
 )
 from heapfit.study import DEFAULT_SEED, check_takes, default_cores, execute, load, plan, remarks
-from heapfit.trial.preload import VARIABLE
 
 app = new_app()
 
@@ -173,10 +173,7 @@ def compare(
     if cluster:
         [study] = cluster.adopt([study])
     folder = out or results_folder(study.name, lambda folder: check_takes(folder, study))
-    for program in _started(workload, builds):
-        finding = examine_program([program])
-        if finding and not finding.ok:  # A preload would not measure what it seems to.
-            warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
+    warn_of_malloc(started_programs(workload, builds))
     if context.obj:
         warn_of_input("compare")
     for remark in remarks(study):
@@ -222,18 +219,6 @@ def _rule(
         precision=None if precision is None else share(precision, "--precision"),
         max_time_s=None if max_time is None else time_span(max_time, "--max-time"),
     )
-
-
-def _started(workload: Workload, builds: Mapping[str, str]) -> list[str]:
-    """The program that is measured, or each of the builds in its place; none where the workload
-    has seen to it that whatever the program is linked with stands behind the C library."""
-    if VARIABLE in workload.run.environment:
-        return []
-    program = (workload.server or workload.run).command[0]
-    if program == catalogue.PLACEHOLDER:
-        return list(builds.values())
-    program = program.replace("{here}", f"{workload.here}")
-    return [f"{workload.here / program}" if "/" in program else program]
 
 
 def _alone(metric: str | None) -> dict[str, float] | None:
@@ -331,7 +316,7 @@ def _command_line(study: Study, named: list[str], context: typer.Context) -> str
         warmups=study.warmups,
         seed=study.seed,
         timeout=f"{study.timeout_s:.12g}",
-        metric=study.primary_metric,
+        metric=given["metric"],  # Its default too would decide alone if it were named.
         weights=given["weighed"],
         output=given["output"],
         out=given["out"],

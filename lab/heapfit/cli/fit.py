@@ -505,7 +505,7 @@ class _StepProgress(StudyProgress):
 
         super().finished(trial, remaining_s)
         if self._limit_s is not None and trial.status is TrialStatus.OK:
-            check_time(trial.duration_s or 0.0, self._limit_s)
+            check_time(trial.took_s or 0.0, self._limit_s)
 
 
 def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ being measured.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -155,16 +155,19 @@ class StudyProgress(Progress):
 class ManyProgress(StudyProgress, SeriesProgress):
     """Shows the course of a study of many parts: one bar over all trials, the medians of a part."""
 
-    def __init__(self, console: Console, planned: int) -> None:
-        """Show nothing until the first part begins; `planned` trials are those of all."""
+    def __init__(self, console: Console, planned: int, done: Mapping[str, int]) -> None:
+        """Show nothing until the first part begins; `planned` trials are those of all, of which
+        earlier runs have `done` some, by part."""
         super().__init__(console)
         self.planned = planned
+        self.done = sum(done.values())
+        self._before = done
         self._part = ""
 
     def begin(self, study: Study, done: list[Trial]) -> None:
         """Name the part that begins and count what an earlier run has done of it."""
         self._part = study.name
-        self.done += len(done)
+        self.done += len(done) - self._before[study.name]  # They may have been put aside since.
         self._begin(study, done)
 
     def abandoned(self, study: Study, undone: int, problem: str) -> None:
@@ -184,9 +187,11 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
         with progress:
             yield
     except KeyboardInterrupt:
+        # Nothing is planned while what is to be measured is still read.
+        kept = f"{progress.done} of {progress.planned} trials are"
         progress.console.print(
-            f"interrupted: {progress.done} of {progress.planned} trials are kept in {folder}; "
-            "the same command continues from there",
+            f"interrupted: {kept if progress.planned else 'what was measured is'} kept in "
+            f"{folder}; the same command continues from there",
             soft_wrap=True,
         )
         raise typer.Exit(INTERRUPTED) from None

@@ -10,7 +10,7 @@ import stat
 import sys
 import termios
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,10 @@ from heapfit import catalogue
 from heapfit.catalogue.allocators import find_allocators
 from heapfit.cli.output import messages, say, warn
 from heapfit.cli.progress import WorkProgress
+from heapfit.doctor import examine_program
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.records import InstalledAllocator, Workload
+from heapfit.trial.preload import VARIABLE
 
 if TYPE_CHECKING:  # Dask takes a while to load, and few need it.
     from heapfit.replay import Plan
@@ -78,6 +80,26 @@ def warn_of_input(command: str) -> None:
             "warning: standard input is not given to the program, which runs many times; put it "
             f"into a file: heapfit {command} -- sh -c 'PROGRAM < FILE', or a workload's `stdin`"
         )
+
+
+def started_programs(workload: Workload, builds: Mapping[str, str] | None = None) -> list[str]:
+    """Return the program that is measured, or each of the builds in its place; none where the
+    workload has seen to it that what the program is linked with stands behind the C library."""
+    if VARIABLE in workload.run.environment:
+        return []
+    program = (workload.server or workload.run).command[0]
+    if program == catalogue.PLACEHOLDER:
+        return list((builds or {}).values())
+    program = program.replace("{here}", f"{workload.here}")
+    return [f"{workload.here / program}" if "/" in program else program]
+
+
+def warn_of_malloc(programs: Iterable[str]) -> None:
+    """Say so where a preload would not measure what it seems to in one of these programs."""
+    for program in programs:
+        finding = examine_program([program])
+        if finding and not finding.ok:
+            warn(f"warning: {finding.topic}: {finding.state}; {finding.advice}")
 
 
 def named_allocators(option: str | None, usual: Mapping[str, str], *, installed: bool) -> list[str]:

@@ -23,9 +23,12 @@ from heapfit.cli.provide import (
     provide_allocators,
     provide_programs,
     results_folder,
+    started_programs,
+    warn_of_malloc,
     with_baseline,
 )
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.host.program import STARTERS, started_by
 from heapfit.records import StudyDefinition, Workload
 from heapfit.study import (
     DEFAULT_SEED,
@@ -166,6 +169,9 @@ def run(
     if cluster:
         plan = plan.with_studies(cluster.adopt(plan.studies))
     folder = out or results_folder(definition.name + ("-quick" if quick else ""), plan.done_in)
+    for workload in parts.programs:
+        started = filter(None, map(started_by, started_programs(workload)))
+        warn_of_malloc(f"{each}" for each in started if each.name not in STARTERS)
     for note in plan.notes:
         warn(f"note: {note}")
     problems = _measure(plan, folder, parts.programs, cluster, mix)
@@ -275,12 +281,12 @@ def _measure(
     The machines of a cluster make the data that they need.
     """
     planned = sum(len(each.plan) for each in plan.studies)
-    done = sum(map(len, plan.done_in(folder).values()))
-    if done:
-        say(f"{done} of {planned} trials are already done")
+    done = {name: len(trials) for name, trials in plan.done_in(folder).items()}
+    if any(done.values()):
+        say(f"{sum(done.values())} of {planned} trials are already done")
     data, unprepared = _prepare([] if cluster else workloads)
     run = partial(cluster.execute if cluster else execute, mix=mix)
-    progress = ManyProgress(messages, planned)
+    progress = ManyProgress(messages, planned, done)
     with kept_on_interrupt(progress, folder):
         return execute_series(plan, folder, progress, data, unprepared, run)
 

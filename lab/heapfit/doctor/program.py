@@ -6,6 +6,7 @@ The program is looked at, not run: its file, and the libraries that the dynamic 
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from heapfit.catalogue.command import run_quietly
@@ -17,8 +18,9 @@ from heapfit.host.program import STARTERS, obstacle, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
-_RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
+_RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/.+) \(0x", re.MULTILINE)
 C_LIBRARY = "libc.so."
+_LOADER = "ld-"
 
 
 def examine(command: Sequence[str]) -> Finding | None:
@@ -72,8 +74,10 @@ def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
 
 
 def linked_allocator(libraries: Iterable[Path]) -> Path | None:
-    """Return the first of a program's libraries, beside the C library, that brings a malloc."""
-    others = (path for path in libraries if not path.name.startswith(C_LIBRARY))
+    """Return the first of a program's libraries that brings a malloc and is searched before the C
+    library, in the loader's order. The loader's own malloc serves nobody else (glibc 2.31)."""
+    before = takewhile(lambda path: not path.name.startswith(C_LIBRARY), libraries)
+    others = (path for path in before if not path.name.startswith(_LOADER))
     return next(filter(has_malloc, others), None)
 
 

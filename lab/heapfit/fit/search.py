@@ -407,7 +407,7 @@ def trials_of(parts: Iterable[Path]) -> list[Trial]:
 
 def _spent_s(parts: Iterable[Path]) -> float:
     """Return how long they took."""
-    return sum(trial.duration_s or 0.0 for trial in trials_of(parts))
+    return sum(trial.took_s or 0.0 for trial in trials_of(parts))
 
 
 def _taken(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
@@ -472,7 +472,7 @@ def time_for(setup: Setup, folder: Path, reading: Reading, blocks: int) -> float
     time gives it no more than it had."""
     if blocks > _CONFIRM_BLOCKS[-1]:
         return None
-    block_s = sum(each.duration_s or 0.0 for each in reading.trials) / (reading.blocks + 1)
+    block_s = sum(each.took_s or 0.0 for each in reading.trials) / (reading.blocks + 1)
     needed = needed_s(folder, (blocks + 1) * block_s)
     return needed if needed > setup.time_s else None
 
@@ -534,4 +534,4 @@ def outdated(folder: Path) -> list[Path]:
 
 def median_s(trials: Sequence[Trial]) -> float:
     """Return how long a trial takes, with what goes before and after the program."""
-    return median(each.duration_s or 0.0 for each in trials)
+    return median(each.took_s or 0.0 for each in trials)

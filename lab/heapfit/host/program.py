@@ -113,7 +113,10 @@ def _gets_other_rights(program: Path) -> bool:
     is_other = (status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()) or (
         status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
     )
-    return bool(is_other) or _CAPABILITIES in os.listxattr(program)
+    try:
+        return bool(is_other) or _CAPABILITIES in os.listxattr(program)
+    except OSError:  # A file system without extended attributes keeps no capabilities.
+        return False
 
 
 @contextmanager

@@ -111,6 +111,12 @@ def remarks(summary: Summary) -> list[str]:
     return [sentence for look in looked_for for sentence in look(summary)]
 
 
+def doubts(summary: Summary) -> list[str]:
+    """Return those of the remarks that say why figures are not of what they seem to be."""
+    looked_for = (_mixed, _linked, _same_allocators)
+    return [sentence for look in looked_for for sentence in look(summary)]
+
+
 def _other_output(summary: Summary) -> Iterator[str]:
     if not summary.other_output:
         return

@@ -94,7 +94,7 @@ class SeriesReading:
     def __init__(self, folder: Path) -> None:
         """Read the series in `folder`. Raises `UsageError` where it cannot be read."""
         series, measured = load_series(folder)
-        self.parts = {name: Reading(*each) for name, each in measured.items()}
+        self.parts = {n: Reading(*each, looks(folder / n)) for n, each in measured.items()}
         self.summary = SeriesSummary(
             series=series,
             figures=[_compared(each, series, measured) for each in series.definition.figures],

@@ -22,11 +22,12 @@ from heapfit.records import (
     StudyDefinition,
     Summary,
 )
-from heapfit.report.problems import problems
+from heapfit.report.problems import doubts, problems
 from heapfit.report.reading import Reading, SeriesReading
 from heapfit.report.recommendation import one_line
 from heapfit.report.tables import Cell, Row, Table
 from heapfit.statistics.verdict import FEWEST_BLOCKS
+from heapfit.study.series import parts_of
 from heapfit.text import DASH, TERMINAL_DIGITS, counted, join_words, scale_for, visible
 
 GEOMETRIC_MEAN = "geometric mean"
@@ -280,10 +281,11 @@ def troubles(summary: SeriesSummary) -> list[str]:
     """Return everything that went wrong or is not done yet, workload by workload."""
     series = summary.series
     lines = [f"{visible(name)}: {visible(why)}" for name, why in summary.problems.items()]
-    measured = {**summary.workloads, **summary.probes}
-    for name, each in {**measured, **summary.experiments}.items():
-        lines += [f"{visible(name)}: {problem.sentence}" for problem in problems(each)]
-    for name in [*series.workloads, *series.probes]:
+    measured = {**summary.workloads, **summary.probes, **summary.experiments}
+    for name, each in measured.items():
+        wrong = [*(problem.sentence for problem in problems(each)), *doubts(each)]
+        lines += [f"{visible(name)}: {sentence}" for sentence in wrong]
+    for name in parts_of(series):
         lines += _undone(name, measured.get(name)) if name not in summary.problems else []
     return lines
 

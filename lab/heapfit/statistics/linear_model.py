@@ -88,16 +88,23 @@ class FactorialModel:
     """The model of figures on a layout.
 
     `order` bounds the interactions; with None the model has all of them. Blocks take the place of
-    the mean: without blocks the whole sample is one block.
+    the mean: without blocks the whole sample is one block. Without machines their effect is in that
+    of the blocks.
 
     Raises `SingularDesignError` where effects and blocks cannot be told apart.
     """
 
-    def __init__(self, layout: Layout, order: int | None = None, with_blocks: bool = True) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        order: int | None = None,
+        with_blocks: bool = True,
+        with_machines: bool = True,
+    ) -> None:
         self.layout = layout
         self.order = len(layout.factors) if order is None else order
         self.terms, self._cell_columns = _factorial(layout, self.order)
-        machines = int(layout.machine.max()) + 1
+        machines = int(layout.machine.max()) + 1 if with_machines else 1
         self.machine = _machine_term(self.terms, machines)
         self._group, self._columns = _groups(layout, self._cell_columns, machines)
         self._block = layout.block if with_blocks else np.zeros_like(layout.block)
@@ -117,7 +124,7 @@ class FactorialModel:
 
     @cached_property
     def without_blocks(self) -> FactorialModel:
-        return FactorialModel(self.layout, self.order, with_blocks=False)
+        return FactorialModel(self.layout, self.order, False, self.machine is not None)
 
     @property
     def residual_df(self) -> int:
@@ -168,13 +175,14 @@ class FactorialModel:
 def fullest_model(layout: Layout) -> FactorialModel | None:
     """Return the fullest model that leaves the error a degree of freedom; None if none does.
 
-    Interactions of the highest order are given up first, then blocks: where each cell was run once,
-    or where blocks hold only part of the cells so that they cannot be told from an interaction.
+    Interactions of the highest order are given up first, then machines, from which blocks that ran
+    on one each cannot be told, then blocks: where each cell was run once, or where blocks hold only
+    part of the cells so that they cannot be told from an interaction.
     """
-    for with_blocks in (True, False):
+    for with_blocks, with_machines in ((True, True), (True, False), (False, True)):
         for order in range(len(layout.factors), 0, -1):
             try:
-                model = FactorialModel(layout, order, with_blocks)
+                model = FactorialModel(layout, order, with_blocks, with_machines)
             except SingularDesignError:
                 continue
             if model.residual_df > 0:

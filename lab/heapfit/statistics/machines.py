@@ -37,8 +37,7 @@ def machine_differences(readings: Readings, metric: Metric) -> list[MachineDiffe
     figures = figures_of(readings, metric.name)
     ratio = subject_of(metric.name, figures) == "ratio"
     table = by_block(readings, figures)
-    machine = np.zeros(table.shape[-1], dtype=np.int64)
-    machine[readings.shared] = readings.machine
+    machine = readings.machine_of_shared
     own = [
         over_settings(pairs(table[..., machine == number], ratio=ratio))
         for number in range(len(names))

@@ -65,6 +65,13 @@ class Readings:
         pairs = np.stack([self.machine, self.block])
         return np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
+    @cached_property
+    def machine_of_shared(self) -> Integers:
+        """The machine of each number of `shared`."""
+        machine = np.zeros(self.shared.max(initial=0) + 1, dtype=np.int64)
+        machine[self.shared] = self.machine
+        return machine
+
 
 @dataclass(frozen=True, eq=False)
 class Layout:

@@ -212,7 +212,7 @@ def _interval(found: Sequence[_Against], peers: Flags) -> tuple[Floats, Floats]:
     if peers.sum() == 1:  # Nothing is chosen.
         return own.low, own.high
     low = judge(_averaged([_by_halves(each, peers) for each in found])).low
-    return np.fmin(low, own.high), _highest(found, peers, chosen, own.high)
+    return np.minimum(low, own.high), _highest(found, peers, chosen, own.high)
 
 
 def _by_halves(found: _Against, peers: Flags) -> tuple[Floats, Floats, Floats]:

@@ -144,9 +144,12 @@ def _is_of_one_processor(readings: Readings, processor: Floats) -> bool:
 
 def _tables(readings: Readings, figures: Floats) -> Floats:
     """Figures as [setting, allocator, block]. The settings of one allocator, which are compared,
-    take the place of allocators."""
+    take the place of allocators. On each machine a setting is another: that runs on it wait more
+    than on the next does not make them vary."""
     table = by_block(readings, figures)
-    return table.swapaxes(0, 1) if len(readings.study.allocators) == 1 else table
+    table = table.swapaxes(0, 1) if len(readings.study.allocators) == 1 else table
+    on = readings.machine_of_shared
+    return np.concatenate([np.where(on == each, table, np.nan) for each in np.unique(on)])
 
 
 def decides(wall: Floats, processor: Floats) -> Flags:

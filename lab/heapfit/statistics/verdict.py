@@ -381,9 +381,20 @@ class _Family:
         averaged, judged = self._judged(
             to, lambda of: over_settings(self._pairs(kept, of, steady=False))
         )
+        means = self._means()
+        each = self._pairs(kept, to, steady=False)
+        gaps = self._in_units(each.mean, each, means)
         # Each treatment's mean is the average over the settings that it has.
-        means = mean_of_known(self._means(), axis=0)
-        return list(self._records(averaged, judged, means, (), {}))
+        mean, gap = mean_of_known(means, axis=0), mean_of_known(gaps, axis=0)
+        made = list(self._records(averaged, judged, mean, (), {}, gap))
+        if any(each.trivial for each in made):  # Much either way may cancel out to little.
+            within = [each for found in self.in_settings(to) for each in found]
+            much = {(e.first, e.second) for e in within if e.shown and not e.trivial}
+            made = [
+                e.model_copy(update={"trivial": e.trivial and (e.first, e.second) not in much})
+                for e in made
+            ]
+        return made
 
     def _pairs(self, table: Floats, to: int | None, *, steady: bool = True) -> Pairs:
         return pairs(table, ratio=self.subject == "ratio", to=to, steady=steady)
@@ -406,17 +417,17 @@ class _Family:
         means: Floats,
         place: tuple[int, ...],
         at: Mapping[str, str],
+        gap: Floats | None = None,
     ) -> Iterator[Verdict]:
         """Yield the verdicts at a place of the leading axes; `means` are the treatments', in the
-        metric's unit."""
+        metric's unit. So is `gap`, the difference of each pair, where that is not this ratio of
+        these means: over settings the ratio may come from one whose figures are small."""
         is_ratio = self.subject == "ratio"
         bounds = np.array((judged.mean[place], judged.low[place], judged.high[place]))
-        own = means[place]
-        # Both geometric means are the middle of the two, times or over the root of their ratio.
-        middle = np.sqrt(own[found.first] * own[found.second]) if is_ratio else 1.0
         with np.errstate(over="ignore"):
             estimates, lows, highs = np.exp(bounds) if is_ratio else bounds
-            gaps, least, most = 2 * middle * np.sinh(bounds / 2) if is_ratio else bounds
+        in_units = self._in_units(bounds, found, means[place])
+        gaps, least, most = in_units if gap is None else in_units + (gap - in_units[0])
         little = too_small(self.metric)
         columns = (found.first, found.second, estimates, lows, highs, judged.p[place],
                    found.blocks[place], gaps, least, most)  # fmt: skip
@@ -426,6 +437,7 @@ class _Family:
             if blocks == 0:
                 continue
             told = not math.isnan(p)
+            is_much = from_ >= little or to <= -little if little else p < SIGNIFICANT
             yield Verdict.model_construct(
                 metric=self.metric.name,
                 first=self.names[first],
@@ -441,9 +453,18 @@ class _Family:
                 absolute_low=from_ if told else None,
                 absolute_high=to if told else None,
                 trivial=told and -little < from_ and to < little,
-                matters=told and (from_ >= little or to <= -little),
+                matters=told and is_much,
                 method=self.method,
             )
+
+    def _in_units(self, bounds: Floats, found: Pairs, means: Floats) -> Floats:
+        """Return `bounds` of the pairs as differences in the unit of the treatments' `means`."""
+        if self.subject != "ratio":
+            return bounds
+        # Both geometric means are the middle of the two, times or over the root of their ratio.
+        middle = np.sqrt(means[..., found.first] * means[..., found.second])
+        with np.errstate(over="ignore"):
+            return np.asarray(2 * middle * np.sinh(bounds / 2))
 
     def _means(self) -> Floats:
         """Each treatment's mean in each setting."""

@@ -39,7 +39,9 @@ _MOST_NAMED = 3
 
 # What says how a study is shown, or how long it continues, and not what it measures: the present
 # command's values replace the earlier ones.
-_PRESENTED = ("title", "shown", "weights", "published", "rule")
+_PRESENTED = ("title", "shown", "weights", "published", "rule", "primary_metric")
+# Likewise, unless the present command asks for fewer replicates than the study keeps.
+_REPEATING = ("reproduce", "directory")
 
 # Returns what is measured now, given what was found before, which need not be read again.
 Identify = Callable[[Identity | None], Identity]
@@ -277,10 +279,11 @@ class Journal:
                 "--out begins another study."
             )
         is_longer = study.replicates > earlier.replicates
+        is_whole = study.rule is not None or study.replicates >= earlier.replicates
         present = {each.name: each for each in study.allocators}
         return (extended(earlier, study.replicates) if is_longer else earlier).model_copy(
             update={
-                **{name: getattr(study, name) for name in _PRESENTED},
+                **{n: getattr(study, n) for n in (*_PRESENTED, *(_REPEATING if is_whole else ()))},
                 # As they are now, in their earlier order, by which the trials are shuffled.
                 "allocators": [present[each.name] for each in earlier.allocators],
                 "sessions": study.sessions or earlier.sessions,

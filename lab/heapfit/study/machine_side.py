@@ -95,6 +95,8 @@ def inspect(studies: list[str], install: bool) -> str:
 def prepare(study: str) -> str:
     """Make the data of the study's workload on this machine, unless it is there; return the
     `Identity` of what is measured here."""
+    for kept in (_local, _watch):  # An earlier command may have measured something else.
+        kept.cache_clear()
     return _watch(study).identity.model_dump_json()
 
 

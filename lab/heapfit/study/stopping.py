@@ -84,8 +84,8 @@ class RemainingTime:
             self.add(trial)
 
     def add(self, trial: Trial) -> None:
-        if trial.duration_s is not None:
-            self._durations[cell_of(trial.planned)].append(trial.duration_s)
+        if trial.took_s is not None:
+            self._durations[cell_of(trial.planned)].append(trial.took_s)
 
     def of(self, remaining: Iterable[PlannedTrial]) -> float | None:
         """Return the seconds that `remaining` will take, or None while there is nothing to go by.
@@ -117,7 +117,7 @@ class Stopping:
     def add(self, trial: Trial) -> None:
         """Count a trial that is in the journal."""
         self._times.add(trial)
-        self._spent_s[trial.machine] += trial.duration_s or 0.0
+        self._spent_s[trial.machine] += trial.took_s or 0.0
         if not trial.planned.warmup:
             self._begun.add(trial.planned.block)
 
