@@ -294,23 +294,13 @@ static void path_of_process(char *path, size_t capacity)
     platform_format(path, capacity, "%s%zu%s", before, (size_t)getpid(), mark + 2);
 }
 
-struct json_file {
-    struct json json;
-    int file;
-};
-
-static bool write_to_file(struct json *json, const char *bytes, size_t size)
-{
-    return platform_write(((const struct json_file *)json)->file, bytes, size);
-}
-
 void explain_at_exit(void)
 {
     if (pool_settings.explain[0] == '\0') return;
     int saved = errno;
     char path[sizeof pool_settings.explain + 24]; /* the digits of a number are 20 at most */
     path_of_process(path, sizeof path);
-    struct json_file target = {.json = {.write = write_to_file},
+    struct json_file target = {.json = {.write = json_to_file},
                                .file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
     bool written = false;
     if (target.file >= 0) {

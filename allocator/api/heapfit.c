@@ -56,7 +56,7 @@ EXPORT int hf_is_ours(const void *pointer)
     return !space_offset_is_foreign(space_offset(pointer));
 }
 
-/* Returns the bytes that `trim` gives back; others may do so at the same time. */
+/* Returns the bytes that `trim` gives back, touched or not; others may do so at the same time. */
 static size_t given_back_by(void (*trim)(void))
 {
     struct space_figures before, after;

@@ -73,7 +73,7 @@ static struct option *option_find(struct text name)
     return NULL;
 }
 
-static size_t smaller(size_t a, size_t b)
+static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -90,7 +90,7 @@ static size_t edit_distance(const char *a, const char *b)
         for (size_t j = 1; j <= columns; j++) {
             size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
             diagonal = row[j];
-            row[j] = smaller(replaced, smaller(row[j], row[j - 1]) + 1);
+            row[j] = least(replaced, least(row[j], row[j - 1]) + 1);
         }
     }
     return row[columns];
@@ -199,11 +199,6 @@ static _Atomic(size_t) pressed_kept; /* too; see heap_settings_bound */
 bool options_shrunk(void)
 {
     return atomic_load_explicit(&shrunk, memory_order_relaxed);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* What the layers go by when an option has this value. */

@@ -71,6 +71,7 @@ __attribute__((constructor)) static void process_start(void)
     pthread_atfork(heap_fork_begin, heap_fork_end, fork_end_in_child);
     if (UNLIKELY(options_stats_at_exit() != STATS_OFF)) stderr_keep();
     platform_overcommit_learn();
+    if (HARDENED) hardened_large_prepare();
     platform_thread_prepare();
     space_zeroed_allow();
     heap_background_allow();

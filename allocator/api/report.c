@@ -134,20 +134,10 @@ void report_json(struct json *json)
     json_close(json, '}');
 }
 
-struct json_file {
-    struct json json;
-    int file;
-};
-
-static bool write_to_file(struct json *json, const char *bytes, size_t size)
-{
-    return platform_write(((struct json_file *)json)->file, bytes, size);
-}
-
 EXPORT void hf_stats_json(int file)
 {
     int saved = errno;
-    struct json_file target = {.json = {.write = write_to_file}, .file = file};
+    struct json_file target = {.json = {.write = json_to_file}, .file = file};
     report_json(&target.json);
     json_end(&target.json);
     errno = saved;

@@ -17,12 +17,12 @@
 
 /* ---- collecting ---------------------------------------------------------------------------------------------------- */
 
-/* run_spans changes under the lock that the visitor holds. How much of the run is the object's the library that is hardened writes down
- * later: until then it is what the descriptor had, and stays so in a fork's child that has not the thread. */
+/* run_spans changes under the lock that the visitor holds. How much of the run is the object's is written down later: until then it
+ * is what the descriptor had, and stays so in a fork's child that has not the thread. */
 READS_RACILY static size_t bytes_of_large(const struct span *span)
 {
-    size_t usable = large_usable_size(span), most = (size_t)span->run_spans * SPAN_SIZE;
-    return usable < most ? usable : most;
+    size_t told = large_told_size(span), most = (size_t)span->run_spans * SPAN_SIZE;
+    return told < most ? told : most;
 }
 
 static void add_large(hf_stats *total, const struct span *span)

@@ -75,6 +75,7 @@ class Span:
     carved: int
     uncarved: int
     live: int
+    use: int  # of what is no object's
     owner: int
     free: int
     run_spans: int
@@ -112,6 +113,7 @@ class Heap:
             carved=get("carved", 2),
             uncarved=get("uncarved", 2),
             live=get("countdown", 4) + get("held_back", 2),
+            use=get("countdown", 4),
             owner=get("owner", 8),
             free=get("free", 8),
             run_spans=get("run_spans", 4),
@@ -129,6 +131,18 @@ class Heap:
                 return
             yield span
             index += span.run_spans
+
+    def is_freed(self, span: Span) -> bool:
+        """Whether a run that is no object's was one, and is kept or on its way back."""
+        tables = self.layout.values.get("RUN_OF_TABLES")
+        return span.kind == self.layout["SPAN_METADATA"] and tables not in {None, span.use}
+
+    def large_object(self, span: Span) -> tuple[int, int]:
+        """Return the address of a large object and the bytes that the program may use."""
+        if self.layout.values.get("HARDENED"):
+            return span.start + span.block_size, span.free
+        behind = span.carved * self.layout.values.get("LARGE_SPARE", 0)
+        return span.start, (span.run_spans << self.layout["SPAN_SHIFT"]) - behind
 
     def is_mixed(self, span: Span) -> bool:
         """Whether the span holds objects of many sizes, as a pool may."""
@@ -166,6 +180,13 @@ class Heap:
             return f"heap {number}, which no thread has"
         return f"heap {number}, of " + ("several threads" if thread < 0 else f"thread {thread}")
 
+    def keeper_of(self, run: Span) -> str:
+        """Say who has a freed run."""
+        for heap in self.heaps():
+            if self.layout.field("heap", "number", heap, 4) + 1 == run.use:
+                return f"is kept by {self.name_of(heap)}"
+        return "is on its way back"
+
     # ---- lists of free blocks
 
     def blocks_of_list(self, head: int, span: Span) -> set[int]:
@@ -179,12 +200,22 @@ class Heap:
             head ^= number_at(head) ^ self.key
         return blocks
 
+    def blocks_at_hand(self, span: Span) -> set[int]:
+        """Return what the heap keeps beside a bin's list, of all spans: blocks above 4 KiB."""
+        layout = self.layout
+        hand = span.bin - layout.values.get("HAND_BIN_MIN", span.bin + 1)
+        if not 0 <= hand < layout["HAND_BINS"]:
+            return set()
+        at = span.owner + layout["heap.hands"] + hand * layout["hand"]
+        count = min(layout.field("hand", "count", at, 4), layout["HAND_BLOCKS"])
+        return {number_at(at + layout["hand.blocks"] + 8 * place) for place in range(count)}
+
     def free_blocks(self, span: Span) -> set[int]:
         """Return the free blocks of a span that its own list and its heap's bin hold."""
         blocks = self.blocks_of_list(span.free, span)
         if span.owner != 0:
             ready = number_at(span.owner + self.layout["heap.free"] + 8 * span.bin)
-            blocks |= self.blocks_of_list(ready, span)
+            blocks |= self.blocks_of_list(ready, span) | self.blocks_at_hand(span)
         return blocks
 
     def looks_free(self, block: int) -> bool:
@@ -220,11 +251,14 @@ class Stats(gdb.Command):
         span_size = 1 << layout["SPAN_SHIFT"]
         sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])  # spans, live, free blocks
         runs: dict[int, int] = defaultdict(int)
-        large = mixed = 0
+        large = large_bytes = mixed = kept = 0
         for span in heap.runs():
             runs[span.kind] += span.run_spans
             if span.kind == layout["SPAN_LARGE"]:
                 large += 1
+                large_bytes += heap.large_object(span)[1]
+            elif heap.is_freed(span):
+                kept += span.run_spans
             elif span.kind == layout["SPAN_BLOCKS"] and heap.is_mixed(span):
                 mixed += 1
             elif span.kind == layout["SPAN_BLOCKS"]:
@@ -239,9 +273,11 @@ class Stats(gdb.Command):
         print("  live: what the program has, and what its threads keep for their next malloc")
         if mixed:
             print(f"  {mib(mixed * span_size)} MiB in spans of objects of many sizes")
-        print(f"  {mib(runs[layout['SPAN_LARGE']] * span_size)} MiB in large objects: {large}")
+        print(f"  {mib(large_bytes)} MiB in large objects: {large}")
         print(f"  {mib(runs[layout['SPAN_FREE']] * span_size)} MiB of address space in free spans")
-        print(f"  {mib(runs[layout['SPAN_METADATA']] * span_size)} MiB heapfit's own")
+        if kept:
+            print(f"  {mib(kept * span_size)} MiB of freed spans that threads keep")
+        print(f"  {mib((runs[layout['SPAN_METADATA']] - kept) * span_size)} MiB heapfit's own")
         if runs[layout["SPAN_GUEST"]]:
             print(f"  {mib(runs[layout['SPAN_GUEST']] * span_size)} MiB in contexts")
         if runs[layout["SPAN_GUARD"]]:
@@ -300,13 +336,15 @@ def describe(heap: Heap, address: int) -> str:
     if span is None or span.kind == layout["SPAN_FREE"]:
         return f"{address:#x} is in free memory, of which nothing is in use."
     if span.kind == layout["SPAN_LARGE"]:
-        size = span.run_spans << layout["SPAN_SHIFT"]
-        into = f"{address - span.start} bytes into a live large object of {size} bytes"
-        return f"{address:#x} is {into} at {span.start:#x}."
+        start, size = heap.large_object(span)
+        into = f"{address - start} bytes into a live large object of {size} bytes"
+        return f"{address:#x} is {into} at {start:#x}."
     if span.kind == layout["SPAN_GUEST"]:
         return f"{address:#x} is in a context."
     if span.kind == layout["SPAN_GUARD"]:
         return describe_guarded(layout, address)
+    if heap.is_freed(span):
+        return f"{address:#x} is in freed memory, which {heap.keeper_of(span)}."
     if span.kind != layout["SPAN_BLOCKS"]:
         return f"{address:#x} is in memory of heapfit's own."
     owner = heap.name_of(span.owner)

@@ -19,7 +19,8 @@
  *
  * A process of many threads may forbid by death what it does not need itself: a further thread, and what that one asks the kernel.
  * So one that has put itself behind a filter gets none, and a thread that is there leaves as soon as it finds out. Unless
- * `background:on` says that the filter is known to let it be.
+ * `background:on` says that the filter is known to let it be. To ask for filters a file is opened, for which a sandbox may end the
+ * process too: where `memory_limit:none` forbids that, nothing is asked, and the answer is taken to be yes.
  */
 #include "heap.h"
 
@@ -44,6 +45,17 @@ static bool status_change(uint32_t from, enum background_status to)
 static uint32_t setting(void)
 {
     return atomic_load_explicit(&heap_settings.background, memory_order_relaxed);
+}
+
+/* Whether files may be opened. Relaxed: a setting. */
+static bool may_ask(void)
+{
+    return atomic_load_explicit(&heap_settings.memory_limit, memory_order_relaxed) != MEMORY_LIMIT_NONE;
+}
+
+static bool is_allowed(void)
+{
+    return setting() == BACKGROUND_ON || (setting() == BACKGROUND_AUTO && may_ask());
 }
 
 /* ---- when it is wanted -------------------------------------------------------------------------------------------- */
@@ -82,15 +94,12 @@ bool heap_background_is_put_off(void)
 bool heap_background_is_possible(void)
 {
     /* Relaxed: a hint. */
-    return setting() != BACKGROUND_OFF &&
-           atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_FORBIDDEN;
+    return is_allowed() && atomic_load_explicit(&heap_background_status, memory_order_relaxed) != BACKGROUND_FORBIDDEN;
 }
 
 void heap_background_consider(void)
 {
-    if (setting() == BACKGROUND_OFF ||
-        atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER)
-        return;
+    if (!is_allowed() || atomic_load_explicit(&space_settings.decay_ms, memory_order_relaxed) == DECAY_NEVER) return;
     if (is_wanted() && !heap_background_is_put_off()) status_change(BACKGROUND_ABSENT, BACKGROUND_WANTED);
 }
 
@@ -114,7 +123,7 @@ static enum chores_left step(enum resting resting)
 
 static bool has_entered_sandbox(void)
 {
-    return setting() != BACKGROUND_ON && platform_is_in_own_sandbox();
+    return setting() != BACKGROUND_ON && (!may_ask() || platform_is_in_own_sandbox());
 }
 
 bool heap_background_may_interrupt_others(void)

@@ -224,6 +224,7 @@ static void span_leave(struct heap *heap, struct span *span)
     if (UNLIKELY(span->sampled)) sample_forget_all_of(span);
     span_disown(heap, span);
     atomic_store_explicit(&span->owner, NULL, memory_order_relaxed);
+    run_use_set(span, RUN_ON_ITS_WAY); /* first: its countdown would say that a heap keeps it */
     span_kind_write(span, SPAN_METADATA);
 }
 

@@ -113,6 +113,8 @@ ALWAYS_INLINE uintptr_t hardened_large_start(const struct span *span)
 void hardened_large_release(void);
 /* Whether a run is one of those, by its first span. */
 bool hardened_large_is_kept(const struct span *span);
+/* When the process starts: later a sandbox may end it for opening the file that is read. */
+void hardened_large_prepare(void);
 /* In a fork's child: what is inaccessible takes mappings that never become fewer. */
 void hardened_large_fork_child(void);
 

@@ -478,7 +478,8 @@ void *heap_realloc(void *pointer, size_t size)
     }
     if (place.kind == SPAN_LARGE && size > BLOCK_MAX) {
         void *resized = resize_large(heap, span, pointer, size);
-        return LIKELY(resized != NULL) ? resized : realloc_too_much();
+        if (LIKELY(resized != NULL)) return resized;
+        /* Memory has run out, as far as is free: malloc has the rest given back. */
     }
     return move(span, pointer, size, usable);
 }

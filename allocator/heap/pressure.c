@@ -192,10 +192,15 @@ static _Atomic(uint32_t) level; /* enum pressure */
 /* Of the margin, what free runs may hold while little is left. */
 enum { KEPT_SHARE = 4 };
 
+static _Atomic(size_t) kept_at; /* as much, when the level was last changed, or the limit of a group that is at it */
+
 /* The level that is in force. While somebody else is setting options, it stays until the next look. */
 static enum pressure level_change(enum pressure before, enum pressure now, size_t limit)
 {
-    if (before == now || !heap_settings_bound(now, margin_of(limit) / KEPT_SHARE)) return before;
+    size_t kept = margin_of(limit) / KEPT_SHARE;
+    bool is_as_it_was = now != PRESSURE_AT || kept == atomic_load_explicit(&kept_at, memory_order_relaxed);
+    if ((before == now && is_as_it_was) || !heap_settings_bound(now, kept)) return before;
+    atomic_store_explicit(&kept_at, kept, memory_order_relaxed);
     atomic_store_explicit(&space_settings.huge_pages_stopped, now != PRESSURE_NONE, memory_order_relaxed);
     atomic_store_explicit(&level, now, memory_order_relaxed);
     return now;

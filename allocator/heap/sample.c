@@ -289,7 +289,7 @@ COLD void sample_large(struct heap *heap, void *object)
     struct picker own = {.random = 0};
     struct picker *picker = heap->size != 0 ? &heap->sample : &own;
     struct span *span = span_of_offset(space_offset(object));
-    size_t mean = sample_mean_now(), bytes = large_usable_size(span);
+    size_t mean = sample_mean_now(), bytes = large_told_size(span);
     if (mean == 0 || !pick_takes(picker, mean, bytes)) return;
     struct sample_now now = described(object, bytes, mean);
     now.large = true;

@@ -121,3 +121,8 @@ bool json_end(struct json *json)
     flush(json);
     return !json->failed;
 }
+
+bool json_to_file(struct json *json, const char *bytes, size_t size)
+{
+    return platform_write(((const struct json_file *)json)->file, bytes, size);
+}

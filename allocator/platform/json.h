@@ -25,6 +25,13 @@ void json_null(struct json *json);
 void json_bool(struct json *json, bool value);
 void json_string(struct json *json, const char *text); /* ASCII */
 
+/* Whose `write` is json_to_file. */
+struct json_file {
+    struct json json;
+    int file;
+};
+bool json_to_file(struct json *json, const char *bytes, size_t size);
+
 /* Ends the line and hands over what is left. False when anything could not be written. */
 bool json_end(struct json *json);
 

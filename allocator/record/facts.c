@@ -399,10 +399,8 @@ static void put_environment(struct json *json)
     json_name(json, "environment");
     json_open(json, '{');
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *set = getenv(names[i]);
-        if (set == NULL) continue;
-        platform_format(value, sizeof value, "%s", set);
-        put_text(json, names[i], facts_text(value));
+        /* As the interpreter found it. The program may be changing what it has made of it. */
+        if (platform_environment_at_start(names[i], value, sizeof value)) put_text(json, names[i], facts_text(value));
     }
     json_close(json, '}');
 }

@@ -149,7 +149,7 @@ ALWAYS_INLINE size_t bytes_of(const struct call *call)
 
 ALWAYS_INLINE bool no_sample_falls(const struct call *call)
 {
-    return record_settings.sample != 0 && sample_passes(bytes_of(call));
+    return sample_passes(bytes_of(call));
 }
 
 ALWAYS_INLINE void *noted_allocation(const struct call *call)

@@ -25,12 +25,14 @@
 struct record_thread {
     struct record_ring *ring; /* NULL: none yet */
     size_t until_sample; /* bytes that pass before the next point falls (sample.c) */
-    uint64_t random; /* 0: not begun */
+    size_t mean; /* with which that was drawn; RECORD_NOT_DRAWN */
+    uint64_t random;
     uint32_t ringless; /* events that were lost one after the other */
     /* In a call that is noted: what the real one calls in turn is its own affair (operator new calls malloc). The same for a
      * signal's handler that interrupts us: it may allocate if the real allocator bears it, and finds no half-written event. */
     bool inside;
 };
+#define RECORD_NOT_DRAWN SIZE_MAX /* no value of record_settings.sample, 0 included */
 extern __thread struct record_thread record_thread __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 /* Who sees that something is recorded has to see the tables that were made for it before (sample.c), or finds none, or those of the
@@ -94,15 +96,15 @@ ALWAYS_INLINE void note(unsigned kind, uint64_t address, uint64_t size, uint64_t
 
 /* ---- samples (sample.c) -------------------------------------------------------------------------------------------------------- */
 
-/* Whether no point falls into an allocation of this size. */
+/* Whether no point falls into an allocation of this size, as far as is known: there are points, and the next one is drawn. */
 ALWAYS_INLINE bool sample_passes(size_t size)
 {
-    if (UNLIKELY(size > record_thread.until_sample)) return false;
+    if (record_thread.mean != record_settings.sample || UNLIKELY(size > record_thread.until_sample)) return false;
     record_thread.until_sample -= size;
     return true;
 }
 
-/* Whether one does, where it did not pass: but for a thread's first. */
+/* Whether one does, where it did not pass: but for a thread's first, or first of another mean. */
 bool sample_falls(size_t size);
 
 ALWAYS_INLINE bool sample_takes(size_t size)

@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-__thread struct record_thread record_thread __attribute__((tls_model("initial-exec")));
+__thread struct record_thread record_thread __attribute__((tls_model("initial-exec"))) = {.mean = RECORD_NOT_DRAWN};
 _Atomic(struct record_ring *) record_rings;
 _Atomic(bool) record_rings_many;
 _Atomic(uint64_t) record_lost;
@@ -179,6 +179,5 @@ void rings_fork_child(void)
         atomic_store_explicit(&ring->thread, RECORD_THREAD_NEW, memory_order_relaxed);
     }
     record_thread.ring = NULL;
-    record_thread.random = 0; /* not the parent's draws again */
-    record_thread.until_sample = 0;
+    record_thread.mean = RECORD_NOT_DRAWN; /* not the parent's draws again */
 }

@@ -30,12 +30,13 @@ static void begin(void)
 {
     /* Two threads are never given the same. */
     record_thread.random = (platform_random() ^ (uintptr_t)&record_thread) | 1;
+    record_thread.mean = record_settings.sample;
     record_thread.until_sample = distance();
 }
 
 bool sample_falls(size_t size)
 {
-    if (record_thread.random == 0) {
+    if (UNLIKELY(record_thread.mean != record_settings.sample)) {
         begin();
         return sample_takes(size);
     }
@@ -60,10 +61,17 @@ struct line {
     _Atomic(uintptr_t) addresses[LINE_WORDS];
 };
 
-/* Written by sample_begin, while nothing is recorded; read by who has seen that something is (is_recording). */
-static struct line *lines;
-static unsigned lines_log;
-static unsigned stretch_log; /* addresses of so many bytes in a row share a part */
+struct table {
+    struct line *lines;
+    unsigned lines_log;
+    unsigned wanted_log; /* of how many lines, which memory may not have sufficed for */
+    unsigned stretch_log; /* addresses of so many bytes in a row share a part */
+};
+
+/* Written by sample_begin, while nothing is recorded; read by who has seen that something is (is_recording). That may have been the
+ * recording before: who is late finds the table before or this one, each with its own numbers and never unmapped. Release and
+ * acquire, for such a thread has seen nothing else that was written after this one was made. */
+static _Atomic(struct table *) table;
 
 /* Addresses of equal blocks are apart by the same number: one product alone would put some of these on a few lines. */
 static uint64_t scattered(uint64_t number, unsigned bits)
@@ -73,19 +81,20 @@ static uint64_t scattered(uint64_t number, unsigned bits)
 }
 
 /* Of the table, sized by the machine's memory, only the parts of stretches that the program uses become resident. */
-static struct line *line_of(uintptr_t address, size_t tried)
+static struct line *line_of(const struct table *in, uintptr_t address, size_t tried)
 {
-    uint64_t part = scattered(address >> stretch_log, lines_log - PART_LINES_LOG);
+    uint64_t part = scattered(address >> in->stretch_log, in->lines_log - PART_LINES_LOG);
     uint64_t line = part << PART_LINES_LOG | scattered(address, PART_LINES_LOG);
-    return &lines[(line + tried) & (((size_t)1 << lines_log) - 1)];
+    return &in->lines[(line + tried) & (((size_t)1 << in->lines_log) - 1)];
 }
 
 /* The word that holds this; NULL: none. Relaxed: see above for addresses, which have the program's own ordering between what
  * is allocated and what is freed. A word that is seen to be free may be taken by another thread, as the caller finds out. */
 static _Atomic(uintptr_t) *word_find(uintptr_t address, uintptr_t sought)
 {
+    const struct table *in = atomic_load_explicit(&table, memory_order_acquire);
     for (size_t tried = 0; tried < LINES_TRIED; tried++) {
-        struct line *line = line_of(address, tried);
+        struct line *line = line_of(in, address, tried);
         for (size_t i = 0; i < LINE_WORDS; i++)
             if (atomic_load_explicit(&line->addresses[i], memory_order_relaxed) == sought) return &line->addresses[i];
     }
@@ -124,30 +133,55 @@ bool sample_forget_found(uintptr_t address)
 
 /* ---- start ---------------------------------------------------------------------------------------------------------------------------- */
 
-static size_t lines_size(void)
+static size_t lines_size(unsigned lines_log)
 {
     return sizeof(struct line) << lines_log;
 }
 
-/* So many lines that what memory holds fills a quarter of them; if it cannot be had, fewer: then some samples are lost. */
-static bool lines_make(void)
+/* So many lines that what memory holds fills a quarter of them. */
+static struct table table_wanted(void)
 {
+    struct table wanted = {.wanted_log = LINES_LEAST_LOG};
     size_t words = ROOM * (platform_physical_memory() / record_settings.sample);
     size_t stretch = record_settings.sample * (LINE_WORDS << PART_LINES_LOG) / ROOM;
-    for (stretch_log = 0; stretch >> stretch_log > 1;) stretch_log++;
-    for (lines_log = LINES_LEAST_LOG; lines_log < LINES_MOST_LOG && words >> lines_log > LINE_WORDS;) lines_log++;
-    for (; lines_log >= LINES_LEAST_LOG; lines_log--) {
-        lines = platform_reserve(lines_size(), platform_page_size());
-        if (lines != NULL && platform_commit(lines, lines_size())) return true;
+    while (stretch >> wanted.stretch_log > 1) wanted.stretch_log++;
+    while (wanted.wanted_log < LINES_MOST_LOG && words >> wanted.wanted_log > LINE_WORDS) wanted.wanted_log++;
+    return wanted;
+}
+
+/* If so many lines cannot be had, fewer: then some samples are lost. It stands behind its lines. */
+static bool table_make(struct table wanted)
+{
+    size_t page = platform_page_size();
+    for (wanted.lines_log = wanted.wanted_log; wanted.lines_log >= LINES_LEAST_LOG; wanted.lines_log--) {
+        size_t size = lines_size(wanted.lines_log);
+        char *start = platform_reserve(size + page, page);
+        if (start == NULL || !platform_commit(start, size + page)) continue;
+        struct table *made = (struct table *)(start + size);
+        *made = wanted;
+        made->lines = (struct line *)start;
+        atomic_store_explicit(&table, made, memory_order_release);
+        return true;
     }
-    lines = NULL;
     return false;
+}
+
+/* Locked memory cannot be given back. */
+static void table_clear(const struct table *old)
+{
+    size_t size = lines_size(old->lines_log);
+    if (!platform_purge(old->lines, size)) memset((void *)old->lines, 0, size);
 }
 
 bool sample_begin(void)
 {
     if (record_settings.sample == 0) return true;
-    if (lines == NULL) return lines_make();
+    const struct table *old = atomic_load_explicit(&table, memory_order_relaxed); /* written by this thread alone */
+    struct table wanted = table_wanted();
+    if (old == NULL) return table_make(wanted);
     memset((void *)sample_filter, 0, sizeof sample_filter);
-    return platform_purge(lines, lines_size());
+    table_clear(old);
+    /* Of a finer sample each part of the old one would hold too much. It serves all the same where there is no memory for another. */
+    if (wanted.wanted_log > old->wanted_log || wanted.stretch_log < old->stretch_log) table_make(wanted);
+    return true;
 }

@@ -199,7 +199,6 @@ static struct trace_event event_of_realloc(const struct record_event *called, co
     event.old = called->address;
     event.site = called->site;
     event.lasted = returned->tick - called->tick;
-    event.site = called->site;
     return event;
 }
 

@@ -274,7 +274,10 @@ struct span *space_acquire(uint32_t spans, uint32_t alignment, enum span_kind ki
     for (;;) {
         enum space_access access = space_enter();
         if (LIKELY(access == SPACE_WHOLE)) first = acquire(spans, alignment, kind, &place);
-        else if (access == SPACE_BESIDE) first = acquire_beside(spans, alignment, kind, &place.zeroed);
+        else if (access == SPACE_BESIDE) {
+            place.zeroed = false; /* as is wanted, not as the round before has left it */
+            first = acquire_beside(spans, alignment, kind, &place.zeroed);
+        }
         bool lost = access == SPACE_WHOLE && !space_is_whole(access);
         space_leave(access);
         if (LIKELY(first != NULL) || !(lost || others_are_done(access, spans, &waited))) break;

@@ -65,8 +65,9 @@ HF_API int hf_is_ours(const void *pointer);
 /* ---- giving memory back ---------------------------------------------------------------------------------------------------- */
 
 /* Give back to the kernel all free memory that the calling thread's heap and the shared cache hold; memory that other threads
- * hold for their next allocations stays theirs. Returns the bytes that went to the kernel. It costs system calls, so call it at the end of
- * a phase, not for every request. Memory that stays free is returned without it; see the option decay_ms. */
+ * hold for their next allocations stays theirs. Returns the bytes that went to the kernel, of which those that were never touched
+ * held no memory. It costs system calls, so call it at the end of a phase, not for every request. Memory that stays free is
+ * returned without it; see the option decay_ms. */
 HF_API size_t hf_trim(void);
 
 /* Trade speed for memory, and back, during a time in which memory is short, such as the reload of a large index (Janardhana
@@ -76,7 +77,7 @@ HF_API size_t hf_trim(void);
  * thread_span_threshold and zeroed_reserve were 0, shared_span_threshold 4m, free_page_threshold 1m and decay_ms 10, where they
  * are set to more. Free spans that other threads keep are also returned at once; pages within spans that another thread is using
  * when that thread next needs blocks. hf_footprint_restore restores the options. Either may be called by any
- * thread at any time, and repeatedly: the last call counts. Returns the bytes that went to the kernel. */
+ * thread at any time, and repeatedly: the last call counts. Returns as hf_trim does. */
 HF_API size_t hf_footprint_shrink(void);
 HF_API void hf_footprint_restore(void);
 
@@ -237,7 +238,7 @@ typedef struct hf_stats {
                          These count in full, touched or not */
     size_t committed; /* address space that is accessible */
     size_t reserved; /* address space that is reserved; grows with the heap */
-    size_t purged; /* bytes returned to the kernel since the start */
+    size_t purged; /* bytes returned to the kernel since the start, pages that were never touched included */
     size_t purges; /* system calls that this took */
     size_t heaps; /* thread heaps ever made */
     size_t heaps_idle; /* of these, the ones without a thread, which wait for the next one */

@@ -36,6 +36,18 @@ TEST(Stats, CountLiveObjectsExactly)
     for (size_t i = 500; i < 1000; i++) free(objects[i]);
 }
 
+// Of a large one the pages behind those that were asked for are not the program's.
+TEST(Stats, CountOfALargeObjectWhatTheProgramMayUse)
+{
+    hf_stats before = stats_now();
+    void *object = malloc(40'000);
+    hf_stats after = stats_now();
+    EXPECT_EQ(after.large_objects - before.large_objects, 1u);
+    EXPECT_EQ(after.large_bytes - before.large_bytes, malloc_usable_size(object));
+    EXPECT_EQ(after.live_bytes - before.live_bytes, malloc_usable_size(object));
+    free(object);
+}
+
 TEST(Stats, StayPossibleWhileOtherThreadsWork)
 {
     std::atomic<bool> stop{false};

@@ -287,23 +287,24 @@ TEST(Background, DoesNotKeepAProcessWhoseThreadsHaveEnded)
     EXPECT_TRUE(WIFEXITED(status)) << "it hung";
 }
 
-// What all threads of a program get that makes a thread from now on, or asks for a barrier.
-void forbid_threads(uint32_t answer)
+// What all threads of a program get that makes a thread from now on, or asks for a barrier; `files`: or opens a file.
+void forbid_threads(uint32_t answer, bool files = false)
 {
 #if defined(__x86_64__)
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 3, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(files ? SYS_openat : SYS_clone), 2, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
         BPF_STMT(BPF_RET | BPF_K, answer),
     };
-    struct sock_fprog program = {6, code};
+    struct sock_fprog program = {7, code};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     EXPECT_EQ(0, syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
 #else
-    (void)answer;
+    (void)answer, (void)files;
 #endif
 }
 
@@ -317,6 +318,22 @@ TEST(Background, KeepsOutOfASandboxThatTheProgramHasEnteredItself)
         forbid_threads(SECCOMP_RET_KILL_PROCESS);
         release(list);
         release(allocate(100 * MIB, 1000));
+        EXPECT_EQ(3u, threads_now());
+    });
+}
+
+// Whether there is a sandbox is asked of a file, where one may be opened.
+TEST(Background, AsksForNoSandboxWhereNoFileMayBeOpened)
+{
+    isolated::expect_passes([] {
+        ASSERT_EQ(0, hf_option_set("background", "auto"));
+        ASSERT_EQ(0, hf_option_set("memory_limit", "none"));
+        Sleepers others(2, [] { release(allocate(4 * MIB, 1000)); });
+        void *list = allocate(100 * MIB, MIB);
+        forbid_threads(SECCOMP_RET_KILL_PROCESS, true);
+        release(list);
+        release(allocate(100 * MIB, 1000));
+        hf_trim();
         EXPECT_EQ(3u, threads_now());
     });
 }

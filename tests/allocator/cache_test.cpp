@@ -192,6 +192,22 @@ TEST(Cache, GrowsByWhatWasMissingAndNoFurther)
     });
 }
 
+// Its countdown is as the last of its blocks that was freed, by another thread, has left it.
+TEST(Cache, IsNotSaidToHaveASpanThatIsGivenAway)
+{
+    in_new_heap([] {
+        struct heap *heap = thread_heap_own();
+        void *block = heap_malloc(1000);
+        heap_flush(heap);
+        struct span *span = span_of_offset(space_offset(block));
+        ASSERT_NE(RUN_ON_ITS_WAY, run_use(span));
+        uint32_t chain = SPAN_NONE;
+        span_give_away(heap, span, &chain);
+        EXPECT_EQ(RUN_ON_ITS_WAY, run_use(span));
+        cache_release(chain);
+    });
+}
+
 TEST(Cache, OfAnOnlyThreadDoesNotGrow)
 {
     in_new_heap([] {

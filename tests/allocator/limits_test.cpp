@@ -1,6 +1,7 @@
 // The kernel's own limits: each ends in NULL and ENOMEM, spoils nothing, and is forgotten once memory has been freed.
 // Needs a process that has not allocated yet under the limit, hence a child for each, and no sanitizer, which would
 // need the address space for itself.
+#include "figures.h"
 #include "guardian.h"
 #include "heap_isolated.h"
 #include "heapfit/heapfit.h"
@@ -120,6 +121,26 @@ TEST(Limits, AddressSpace)
         constexpr size_t LIMIT = 256 * MIB;
         set_limit(RLIMIT_AS, current("VmSize:") + LIMIT);
         expect_limited_and_recovering(LIMIT);
+    });
+}
+
+// What a thread keeps is given back for both, and for neither where it would not do.
+TEST(Limits, ReallocGrowsALargeObjectWhereMallocFindsRoom)
+{
+    isolated::expect_passes([] {
+        heap_settings.thread_spans_cached = 1u << 30;
+        space_settings.decay_ms = DECAY_NEVER;
+        set_limit(RLIMIT_AS, current("VmSize:") + 256 * MIB);
+        std::vector<void *> objects;
+        objects.reserve(1000);
+        for (void *object; (object = heap_malloc(MIB)) != nullptr;) objects.push_back(object);
+        ASSERT_GE(objects.size(), 100u);
+        for (size_t i = 1; i < objects.size(); i++) heap_free(objects[i]);
+        errno = 0;
+        EXPECT_EQ(nullptr, heap_realloc(objects[0], 1000 * MIB));
+        EXPECT_EQ(ENOMEM, errno);
+        EXPECT_LE(32 * MIB, figures::of_heaps().cached);
+        EXPECT_NE(nullptr, heap_realloc(objects[0], 40 * MIB));
     });
 }
 

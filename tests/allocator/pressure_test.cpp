@@ -121,6 +121,20 @@ TEST(Pressure, AtTheLimitAProgramKeepsItsPace)
     });
 }
 
+// As when a container is made smaller while it runs.
+TEST(Pressure, AtALimitThatFallsLessIsKept)
+{
+    in_a_process([] {
+        is_limited(2000 * MIB, 1850 * MIB);
+        take_and_free(60 * MIB);
+        EXPECT_LE(40 * MIB, kept_free());
+        is_limited(256 * MIB, 236 * MIB);
+        clock_shift_ms += 5000;
+        take_and_free(60 * MIB);
+        EXPECT_GE(10 * MIB, kept_free());
+    });
+}
+
 TEST(Pressure, AnObjectThatWouldNotFitMakesRoomFirst)
 {
     in_a_process([] {

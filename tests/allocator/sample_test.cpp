@@ -85,6 +85,14 @@ TEST_P(Ends, WhenAnotherThreadFreesIt)
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Ends, ::testing::Values(24, 48, 400, 3000, 20000, 200000));
 
+TEST(Sample, ALargeObjectIsOfThePagesThatTheProgramMayUse)
+{
+    void *object = sampled(40'000);
+    ASSERT_EQ(live_count(), 1u);
+    EXPECT_EQ(live()[0].bytes, subject::usable_size(object));
+    subject::release(object);
+}
+
 #if !HEAPFIT_TEST_SANITIZED
 TEST(Sample, AForkedChildKeepsWhatItHasInherited)
 {

@@ -24,6 +24,7 @@ void expect_whole()
     }
 }
 
+struct span *released_in_wait;
 bool is_armed;
 int moments;
 
@@ -45,6 +46,14 @@ void look_in_a_child()
 }
 
 } // namespace
+
+extern "C" void __real_platform_wait(std::atomic<uint32_t> *word, uint32_t expected, uint32_t timeout_us);
+
+extern "C" void __wrap_platform_wait(std::atomic<uint32_t> *word, uint32_t expected, uint32_t timeout_us)
+{
+    if (released_in_wait != nullptr) space_release(std::exchange(released_in_wait, nullptr));
+    __real_platform_wait(word, expected, timeout_us);
+}
 
 extern "C" struct span *__real_run_hand_out(uint32_t index, uint32_t spans, enum span_kind kind, unsigned pool);
 
@@ -114,6 +123,23 @@ TEST(SpaceFork, WhoFindsNoMemoryBesideAForkWaitsForItsEnd)
             space_fork_end();
             other.join();
         }
+        EXPECT_NE(nullptr, run);
+    });
+}
+
+// Who waits beside a fork gets what others release meanwhile: here in the midst of the wait, in case that it comes to one at all.
+TEST(SpaceFork, WhoFindsNoMemoryBesideAForkGetsWhatOthersRelease)
+{
+    in_new_space([] {
+        struct span *all = acquire(1000), *run = nullptr;
+        while (acquire(1) != nullptr) continue;
+        released_in_wait = all;
+        for (int i = 0; i < 100 && released_in_wait != nullptr; i++) { // a thread that is late does not wait
+            space_fork_begin();
+            std::thread([&] { run = acquire(500); }).join();
+            space_fork_end();
+        }
+        EXPECT_EQ(nullptr, released_in_wait);
         EXPECT_NE(nullptr, run);
     });
 }

@@ -156,6 +156,20 @@ def test_all_calls_between_two_moments_are_in_the_recording(subject: Path, tmp_p
     assert (trace.end["reason"], trace.end["lost"]) == ("stop", 0)
 
 
+def test_a_second_recording_has_its_own_sample(subject: Path, tmp_path: Path) -> None:
+    """By the first one's, the next object would be noted a GiB later, and few have room."""
+    with running([subject, "pattern"]) as program:
+        for sample, held in (("1g", "h100"), ("16", "h3000")):
+            done = attacher(program.pid, tmp_path / sample, f"sample:{sample},sites:0")
+            assert done.returncode == 0, done.stderr
+            assert program.ask(held) == "done"
+            stop(program.pid)
+        program.end()
+    trace = read_trace(tmp_path / "16")
+    sizes = Counter(event.size for event in trace.events if event.size)
+    assert (sizes[PATTERN_SIZE], trace.end["lost"]) == (3000, 0)
+
+
 def test_the_command_records_for_a_time_and_says_how_long_the_process_stood_still(
     subject: Path, tmp_path: Path
 ) -> None:

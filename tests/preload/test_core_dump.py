@@ -53,7 +53,7 @@ def subject(program: Path, library: Path) -> Iterator[subprocess.Popen[str]]:
 def held(subject: subprocess.Popen[str]) -> dict[str, str]:
     """What each address holds, as the program says."""
     assert subject.stdout is not None
-    lines = [subject.stdout.readline() for _ in range(17)]
+    lines = [subject.stdout.readline() for _ in range(20)]
     return dict(line.strip().split(" ", 1) for line in lines)
 
 
@@ -114,28 +114,36 @@ def test_gdb_says_what_an_address_belongs_to(
     small, pages = where["a small object"], where["an object of some pages"]
     large, freed = where["a large object"], where["a freed object"]
     other = where["an object of another thread"]
+    unfilled = where["a large object that does not fill its span"]
+    freed_pages, freed_large = where["a freed object of some pages"], where["a freed large object"]
+    asked = (small, pages, large, freed, other, unfilled, freed_pages, freed_large)
     target: list[str | Path] = ["-p", str(subject.pid)]
     if from_core:
         gdb("-ex", f"gcore {tmp_path / 'core'}", *target)
         target = [program, tmp_path / "core"]
     said = gdb(
         *target,
-        *asks("stats", "heaps", *(f"block {at:#x}" for at in (small, pages, large, freed, other))),
+        *asks("stats", "heaps", *(f"block {at:#x}" for at in asked)),
     )
     blocks = [line for line in said if line.startswith("0x")]
     # The text stands 64 bytes before the end of what was asked for.
     assert blocks[0].startswith(f"{small:#x} is 36 bytes into a block of 112 bytes")
     assert blocks[1].startswith(f"{pages:#x} is {30000 - 64} bytes into a block of ")
     assert blocks[2].startswith(f"{large:#x} is {(1 << 20) - 64} bytes into a live large object")
+    assert "live large object of 40960 bytes" in blocks[5]
     assert [line.rpartition(". ")[2] for line in blocks if "block" in line] == [
         "It is live.",
         "It is live.",
         "It is free.",
         "It is live.",
+        "It is free.",
     ]
+    assert "is in freed memory, which is kept by heap" in blocks[7]
+    assert blocks[7].endswith(f"thread {subject.pid}.")
     assert f"thread {subject.pid}." in blocks[0]
     assert f"thread {subject.pid}." not in blocks[4]
-    assert any(line.startswith("  37.000 MiB in large objects: 13") for line in said)
+    assert any(line.startswith("  37.039 MiB in large objects: 14") for line in said)
+    assert "  0.250 MiB of freed spans that threads keep" in said
     assert any(line.split()[1:2] == [str(subject.pid)] for line in said), "no line of main's heap"
 
 

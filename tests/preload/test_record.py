@@ -280,6 +280,45 @@ def test_of_a_sample_some_calls_are_noted(recording: Recording) -> None:
     assert 10 < len(trace.events) < 100_000
 
 
+WAITS = """#include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    int main(int count, char **words)
+    {
+        (void)words;
+        setenv("PYTHONMALLOC", "debug", 1);
+        if (count > 1 && mlockall(MCL_CURRENT) != 0) return 77;
+        puts("ready");
+        fflush(stdout);
+        getchar();
+        return 0;
+    }"""
+
+
+@contextmanager
+def waiting(recording: Recording, options: str, *way: str) -> Iterator[subprocess.Popen[str]]:
+    pipe = subprocess.PIPE
+    words = [str(recording.built("waits", WAITS)), *way]
+    environment = recording.environment(options) | {"PYTHONMALLOC": "malloc"}
+    with subprocess.Popen(words, env=environment, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() == "":
+            pytest.skip("memory cannot be locked here")
+        yield process
+
+
+def test_a_sample_begins_again_in_locked_memory(recording: Recording) -> None:
+    with waiting(recording, "sample:1m,sites:0", "locked") as process:
+        for request in ("stop", "start"):
+            assert ask(process, request)["ok"]
+
+
+def test_the_environment_is_what_the_interpreter_found(recording: Recording) -> None:
+    with waiting(recording, "start:later") as process:
+        assert ask(process, "start")["ok"]
+    assert recording.whole().info["environment"] == {"PYTHONMALLOC": "malloc"}
+
+
 def test_a_dense_sample_makes_a_program_hardly_larger(recording: Recording) -> None:
     words = [sys.executable, "-c", "kept = [bytearray(3000) for _ in range(20_000)]"]
     peaks = {}

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_FILTER = 77  # of programs/confined.c
+OPENING = {"openat", "read", "close"}
 
 
 def documented_calls() -> set[str]:
@@ -47,16 +48,32 @@ def named(name: str, phases: Program) -> Program:
     return next(each for each in [phases, *PROGRAMS] if each.name == name)
 
 
-@pytest.mark.parametrize("settings", ["", "background:off"])
+@pytest.mark.parametrize(
+    ("settings", "watch", "added", "needless"),
+    [
+        ("", "", set(), set()),
+        ("background:off", "", set(), set()),
+        ("", "/proc/pressure/memory", {"fstat"}, set()),
+        ("memory_limit:none", "", set(), OPENING),
+        ("memory_limit:none,background:off", "", set(), OPENING),
+    ],
+)
 def test_a_program_that_confines_itself_may_leave_out_all_calls_but_those_that_are_documented(
-    settings: str, library: Path, tmp_path: Path
+    settings: str,
+    watch: str,
+    added: set[str],
+    needless: set[str],
+    library: Path,
+    tmp_path: Path,
 ) -> None:
     """Its own calls are few, so that they do not hide what the library makes."""
     program = compiled("confined.c", tmp_path)
     hardened = {"rt_sigaction"} if "hardened" in library.name else set()
     numbers = numbers_of_calls()
-    words = [str(numbers[call]) for call in documented_calls() | hardened if call in numbers]
-    done = run(program, *words, preload=library, settings=settings)
+    calls = (documented_calls() | hardened | added) - needless
+    words = [str(numbers[call]) for call in calls if call in numbers]
+    watched = {"MEMORY_PRESSURE_WATCH": watch} if watch else {}
+    done = run(program, *words, preload=library, settings=settings, **watched)
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")

@@ -109,6 +109,11 @@ static size_t guarded_max(void)
     return max;
 }
 
+void hardened_large_prepare(void)
+{
+    guarded_max();
+}
+
 /* Whether the run's object stands between inaccessible pages: in a field that only blocks have a use for, the process that has put it
  * there, by its number among those that were forked one from the other. 0: none. */
 static bool is_guarded(const struct span *span)

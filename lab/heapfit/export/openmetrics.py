@@ -58,7 +58,7 @@ _GAUGES = {
     "threads_sharing": ("threads_sharing", "Threads that share heaps under a lock."),
 }
 _COUNTERS = {
-    "purged": ("purged_bytes", "Memory returned to the kernel."),
+    "purged": ("purged_bytes", "Memory returned to the kernel, touched or not."),
     "purges": ("purges", "System calls that returned memory."),
     "commits": ("commits", "System calls that made address space accessible."),
     "advices": ("advices", "System calls about huge pages."),

@@ -29,7 +29,8 @@ static int is_over(void)
     return poll(&input, 1, 0) > 0;
 }
 
-/* ---- pattern: for each line of the input, a number, so many blocks are allocated and freed; then it says so ------------------ */
+/* ---- pattern: for each line of the input, a number, so many blocks are allocated and freed, or held if there is an h before it; then
+ * it says so ---------------------------------------------------------------------------------------------------------------- */
 
 enum { PATTERN_SIZE = 12345 };
 static void *volatile kept;
@@ -40,9 +41,10 @@ static int pattern(void)
     void *old = malloc(PATTERN_SIZE);
     printf("ready\n");
     while (fgets(line, sizeof line, stdin) != NULL) {
-        for (long i = strtol(line, NULL, 10); i > 0; i--) {
+        int holds = line[0] == 'h';
+        for (long i = strtol(line + holds, NULL, 10); i > 0; i--) {
             kept = malloc(PATTERN_SIZE);
-            free(kept);
+            if (!holds) free(kept);
         }
         free(old);
         old = NULL;

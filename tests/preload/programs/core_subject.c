@@ -22,11 +22,14 @@ int main(void)
     pthread_t thread;
     hold(100, "a small object");
     hold(30000, "an object of some pages");
+    free(hold(30000, "a freed object of some pages")); /* the other block of its span is held */
     hold(1 << 20, "a large object");
+    hold(40000, "a large object that does not fill its span");
     free(hold(200, "a freed object"));
     if (pthread_create(&thread, NULL, hold_in_thread, NULL) != 0) return 1;
     pthread_join(thread, NULL);
     for (int i = 0; i < 12; i++) hold(3 << 20, "one of those for which the heap has grown");
+    free(hold(200000, "a freed large object"));
     fflush(stdout);
     getchar();
     return 0;
