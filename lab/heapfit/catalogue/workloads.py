@@ -1,8 +1,8 @@
 """The workloads: each `workload.toml` in the workloads folder, and TOML files that users write.
 
 A workload may need programs installed and data prepared. Prepared data is kept in the data folder
-as `workloads/NAME-vVERSION-DIGEST`, with a digest of the path of the file's folder, and made anew
-when the workload's preparation changes.
+as `workloads/NAME-vVERSION`, for a user's file with a digest of its folder's path behind it, and
+made again when the workload's preparation changes.
 """
 
 import hashlib
@@ -127,8 +127,10 @@ def install_workload(workload: Workload, say: Callable[[str], None]) -> None:
 def data_folder(workload: Workload) -> Path:
     """Return where the prepared data of `workload` is kept."""
     version = workload.prepare.version if workload.prepare else 0
-    place = hashlib.sha256(os.fsencode(workload.here)).hexdigest()[:_DIGEST_LENGTH]
-    return paths.data_dir() / "workloads" / f"{workload.name}-v{version}-{place}"
+    name = f"{workload.name}-v{version}"
+    if not workload.here.is_relative_to(paths.workloads_dir()):
+        name += "-" + hashlib.sha256(os.fsencode(workload.here)).hexdigest()[:_DIGEST_LENGTH]
+    return paths.data_dir() / "workloads" / name
 
 
 def is_prepared(workload: Workload) -> bool:
