@@ -312,17 +312,14 @@ def test_files_of_another_command_in_the_folder_are_not_taken_for_ones_own(
 
 _COUNTS = """
 import signal, sys
-seen = []
-def at(number, _):
-    seen.append(number)
-    if number == signal.SIGTERM:
-        sys.exit(10 + seen.count(signal.SIGINT))
-signal.signal(signal.SIGINT, at)
-signal.signal(signal.SIGTERM, at)
+awaited = {signal.SIGINT, signal.SIGTERM}
+signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
 print("ready", flush=True)
-while True:
-    signal.pause()
+seen = 0
+while signal.sigwait(awaited) == signal.SIGINT:
+    seen += 1
     print("got", flush=True)
+sys.exit(10 + seen)
 """
 
 
