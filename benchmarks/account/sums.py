@@ -138,8 +138,8 @@ def by_function(found: Tally) -> Iterator[tuple[str, Figures]]:
         if name.startswith("site_"):
             of = site.amount
             told = {
-                "bytes": (_bytes(of), of.bytes_error),
-                "blocks": (_objects(of), of.objects_error),
+                "bytes": (_bytes(of, of, 0), of.bytes_error),
+                "blocks": (_objects(of, of, 0), of.objects_error),
             }
             yield name, {key: [s.value, s.low, s.high, error] for key, (s, error) in told.items()}
 
