@@ -16,6 +16,8 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = Path(__file__).with_name("record_program.c")
 attaching = importlib.import_module("heapfit.record.attach")
+recording = importlib.import_module("heapfit.record.run")
 WAIT_S = 600
 
 
@@ -327,7 +330,7 @@ sys.exit(10 + seen)
 def test_an_interrupt_reaches_the_program_once(
     clean_environment: dict[str, str], tmp_path: Path, by_terminal: bool
 ) -> None:
-    """From the terminal, or from us where there is none, as in a container."""
+    """From the terminal, or from who tells the group, as a supervisor does."""
     command = heapfit_command(
         "record", "-o", tmp_path / "t.hft", "--", sys.executable, "-c", _COUNTS
     )
@@ -347,12 +350,27 @@ def test_an_interrupt_reaches_the_program_once(
         if by_terminal:
             os.write(ours, b"\x03")
         else:
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)
         assert process.stdout.readline() == "got\n"
         process.terminate()
         assert process.wait(WAIT_S) == 11
     os.close(ours)
     os.close(theirs)
+
+
+def test_as_the_first_process_of_a_container_we_pass_an_interrupt_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a terminal nobody else is told."""
+    sent: list[int] = []
+    program: Any = SimpleNamespace(send_signal=sent.append)
+    for number, passed in ((7, []), (1, [signal.SIGINT])):
+        monkeypatch.setattr("os.getpid", lambda number=number: number)
+        with recording._signals_pass_through() as (pass_to, was_interrupted):
+            pass_to(program)
+            signal.raise_signal(signal.SIGINT)
+            assert was_interrupted()
+        assert sent == passed
 
 
 def test_a_first_process_ends_with_a_shells_number_of_the_signal(
@@ -372,15 +390,16 @@ def test_a_recorder_that_cannot_name_its_file_takes_no_name_that_is_there(
 ) -> None:
     monkeypatch.setattr(attaching, "_asked", lambda _: None)
     monkeypatch.setattr(attaching, "_run_attacher", lambda *_: {"still_ms": 1.0, "took_ms": 1.0})
-    (tmp_path / f"a.{os.getpid()}.hft").touch()
+    (folder := tmp_path / "of%p").mkdir()
+    (folder / f"a.{os.getpid()}.hft").touch()
     options = RecordOptions(seconds=1)
     for is_ours, name in ((True, "a.%p.hft"), (False, "b.%p.hft"), (False, "a.%p.hft")):
         monkeypatch.setattr(attaching, "_is_in_our_network", lambda _, found=is_ours: found)
         if is_ours or name.startswith("b"):
-            attaching.attach(os.getpid(), tmp_path / name, options)
+            attaching.attach(os.getpid(), folder / name, options)
             continue
         with pytest.raises(UsageError, match="is there already"):
-            attaching.attach(os.getpid(), tmp_path / name, options)
+            attaching.attach(os.getpid(), folder / name, options)
 
 
 @pytest.mark.parametrize(("expected", "code"), [(0, 1), (3, 0)])

@@ -54,7 +54,7 @@ def test_the_programs_that_a_shell_or_a_launcher_starts_are_unknown(tmp_path: Pa
 
 @pytest.mark.parametrize("is_direct", [True, False])
 def test_a_library_with_a_malloc_is_named_where_it_comes_before_the_c_library(
-    tmp_path: Path, is_direct: bool
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_direct: bool
 ) -> None:
     """The C library, which a program needs itself, is searched before what its libraries need."""
     library, middle, program = (tmp_path / name for name in ("a library", "middle", "program"))
@@ -67,7 +67,8 @@ def test_a_library_with_a_malloc_is_named_where_it_comes_before_the_c_library(
     between = between.rename(middle / "libmiddle.so")
     needed = (str(arena),) if is_direct else (str(between),)
     made = compiled(program, MAIN, options=(path, *needed))
-    finding = finding_of(made)
+    monkeypatch.chdir(program)
+    finding = finding_of(f"./{made.name}")
     assert ("libarena.so" in finding.state) == is_direct
     assert ("libc.so.6 to --allocators" in finding.advice) == is_direct
     assert finding.ok != is_direct

@@ -11,6 +11,7 @@ import profile_tables
 import pytest
 from conftest import Heapfit
 from engine_helpers import compiled
+from heapfit.cli.profile import _default_page
 from heapfit.errors import UsageError
 from heapfit.profile import cluster, files
 from heapfit.profile.sql import asked
@@ -47,6 +48,16 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
 
 
 @pytest.mark.usefixtures("library")
+def test_a_page_takes_the_place_of_an_earlier_one_but_of_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "index.html").write_text("<h1>my site</h1>")
+    assert _default_page("index") == Path("index-2.html")
+    (tmp_path / "index.html").write_text('<meta name="generator" content="heapfit 0.1.0">')
+    assert _default_page("index") == _default_page("index") == Path("index.html")
+
+
 def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = service(requests=20)
     path = program.write(tmp_path / "service.hft")

@@ -399,7 +399,7 @@ class _Fit:
             found, self.told = self._foretold(found, facts, room)
         self.found, wanted = found, candidates.tried_of(found)
         at_once = sum(each.tried and not each.waits for each in found)  # They come first.
-        if room < count and at_once < count:
+        if room < count and 0 < at_once < count:
             room = search.first_round(at_once, trial_s, setup.time_s)
         shown = self._consider([each.name for each in wanted[:room]], so_far=True)
         self._heading("Candidates", f"{len(wanted[:room])} of {len(shown)} are tried")

@@ -23,6 +23,7 @@ from heapfit.cli.gate import check_folders
 from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
+from heapfit.files import free_name
 from heapfit.host.program import inherited
 from heapfit.text import join_words, readable
 
@@ -39,6 +40,8 @@ app = new_app()
 _MOST_ROWS = 1000  # Of an answer to --sql that are printed as a table.
 _MOST_NAMED = 3  # files that are not compared
 _GAP = 2  # Between the columns of a table.
+# How a page of ours tells itself, and where.
+_GENERATOR, _HEAD_OF_A_PAGE = b'<meta name="generator" content="heapfit ', 1024
 
 
 @app.command(epilog="Example:  heapfit profile redis.hft --open")
@@ -137,7 +140,7 @@ def profile(
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
         # What is not kept nobody can name.
         named = readable(str(files[most])) if traces or keep else "TRACE"
-        written = page or Path(f"{short_name(files[0])}.html")
+        written = page or _default_page(short_name(files[0]))
         if against is None:
             is_one = len(files) == 1 and bool(traces or keep)
             _print(found, named, every=every, of_one=is_one, as_json=as_json)
@@ -248,6 +251,14 @@ def _print(found: Profile, trace: str, *, every: bool, of_one: bool, as_json: bo
     else:
         show(found, results, trace, every=every, of_one=of_one)
         results.print()
+
+
+def _default_page(name: str) -> Path:
+    """Return where the page goes: in the place of an earlier one, but of no other file."""
+    page = Path(f"{name}.html")
+    if page.exists() and _GENERATOR not in page.read_bytes()[:_HEAD_OF_A_PAGE]:
+        return free_name(page)
+    return page
 
 
 def _save(

@@ -17,6 +17,7 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import print_facts, print_json, results, say, table
 from heapfit.errors import UsageError
 from heapfit.files import check_new, write_text
+from heapfit.host.program import check_text
 from heapfit.records import Workload
 from heapfit.text import shell_word
 
@@ -145,6 +146,7 @@ def new(
     if port is not None and not 0 < port <= _HIGHEST_PORT:
         raise UsageError(f"--port takes a number from 1 to {_HIGHEST_PORT}, not {port}")
     check_startable(command[0])
+    check_text(command)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
     path = output or Path(f"{name}.toml")
     check_new(path)

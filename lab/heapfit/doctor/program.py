@@ -18,7 +18,7 @@ from heapfit.host.program import STARTERS, obstacle, started_by
 from heapfit.text import capitalised
 
 _TIMEOUT_S = 10.0
-_RESOLVED = re.compile(r"^\s*(?:\S+ => )?(/.+) \(0x", re.MULTILINE)
+_RESOLVED = re.compile(r"^\s*(?:.+ => )?(.*/.+) \(0x", re.MULTILINE)
 C_LIBRARY = "libc.so."
 _LOADER = "ld-"
 
@@ -63,6 +63,12 @@ def examine_objects(command: Sequence[str]) -> Finding | None:
 
 def _of_libraries(topic: str, libraries: Sequence[Path]) -> Finding:
     found = linked_allocator(libraries)
+    if not libraries:
+        return Finding(
+            topic=topic,
+            state="unknown: the dynamic loader does not list its libraries",
+            advice="see whether it starts, and whether one of its libraries is missing",
+        )
     if found is None:
         return Finding(topic=topic, state="can be replaced: it is the C library's")
     return Finding(
@@ -98,7 +104,8 @@ def libraries_of(program: Path) -> list[Path]:
 def _libraries(loader: Path, program: Path) -> list[Path]:
     """Ask the loader which libraries it would load, in the order in which it searches them."""
     try:
-        listed = run_quietly([str(loader), "--list", str(program)], timeout_s=_TIMEOUT_S).stdout
+        command = [str(loader), "--list", str(program.absolute())]  # it searches for mere names
+        listed = run_quietly(command, timeout_s=_TIMEOUT_S).stdout
     except HeapfitError:
         return []
     return [Path(path) for path in _RESOLVED.findall(listed)]

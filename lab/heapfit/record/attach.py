@@ -107,7 +107,7 @@ def attach(pid: int, path: Path, options: RecordOptions) -> Attached:
     check_path(path)
     if (state := _asked(pid)) is not None:
         return _started(process, state)
-    named = Path(str(path).replace(PROCESS, str(process.own_pid)))
+    named = path.with_name(path.name.replace(PROCESS, str(process.own_pid)))
     if not _is_in_our_network(pid):
         if not options.seconds:
             raise UsageError(

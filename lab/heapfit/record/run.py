@@ -23,7 +23,7 @@ from heapfit.records import InstalledAllocator
 
 _PRELOAD = "LD_PRELOAD"
 # What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself,
-# where there is one.
+# or from who sends them to our process group.
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BECAME_ANOTHER = "exec"  # why such a recording ended
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
@@ -202,7 +202,7 @@ def _signals_pass_through() -> Iterator[
 
     def interrupt(number: int, frame: object) -> None:
         interrupts.append(number)
-        if not _is_in_foreground():
+        if os.getpid() == 1:  # of a container without a terminal: nobody else is told
             forward(number, frame)
 
     taken = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]
@@ -221,20 +221,6 @@ def _signals_pass_through() -> Iterator[
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _is_in_foreground() -> bool:
-    """Whether the terminal sends its signals to us, and to the program as well."""
-    try:
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return os.tcgetpgrp(terminal) == os.getpgrp()
-    except OSError:
-        return False
-    finally:
-        os.close(terminal)
 
 
 def _found(path: Path) -> list[Path]:

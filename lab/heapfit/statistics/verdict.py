@@ -438,6 +438,8 @@ class _Family:
                 continue
             told = not math.isnan(p)
             is_much = from_ >= little or to <= -little if little else p < SIGNIFICANT
+            # Over settings the larger ones may say the opposite of what the ratio does.
+            agrees = not is_ratio or (estimate - 1) * gap >= 0
             yield Verdict.model_construct(
                 metric=self.metric.name,
                 first=self.names[first],
@@ -453,7 +455,7 @@ class _Family:
                 absolute_low=from_ if told else None,
                 absolute_high=to if told else None,
                 trivial=told and -little < from_ and to < little,
-                matters=told and is_much,
+                matters=told and is_much and agrees,
                 method=self.method,
             )
 

@@ -51,6 +51,7 @@ _LOADER_PREFIX = b"ld-"
 _LOADER_COMPLAINT = re.compile(
     rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
 )
+_OTHER_CLASS = b"wrong ELF class"  # of a 32-bit program, which this library is not for
 
 # How the file name of heapfit's library begins, that of a variant or of the user's own build too.
 _OWN_LIBRARY_PREFIX = "libheapfit"
@@ -172,11 +173,11 @@ class PreloadWatch(Source):
         """Reject a program that ran without the allocator under whose name it was measured.
 
         A complaint of the dynamic loader is at the head of what the program wrote to `stderr`. Once
-        the library has been seen, it is of a helper, such as a 32-bit program.
+        the library has been seen, a program of another class, such as a 32-bit one, is a helper.
         """
-        if self._seen:
-            return
         complaint = _LOADER_COMPLAINT.search(head(stderr))
+        if complaint and self._seen and _OTHER_CLASS in complaint.group():
+            return
         if complaint is None and not self.missing:
             return
         why = complaint.group().decode(errors="replace") if complaint else self.obstacle

@@ -115,13 +115,14 @@ class SimulatedTlb(_Cachegrind):
 
 def cachegrind(folder: Path, *options: str) -> list[str]:
     """Return the words before a command, each of whose processes then writes an OUTPUT."""
+    place = str(folder).replace("%", "%%")
     return [
         "valgrind",
         "--tool=cachegrind",
         *options,
         "--trace-children=yes",
-        f"--log-file={folder}/valgrind.%p.log",
-        f"--cachegrind-out-file={folder}/{OUTPUT.replace('*', '%p')}",
+        f"--log-file={place}/valgrind.%p.log",
+        f"--cachegrind-out-file={place}/{OUTPUT.replace('*', '%p')}",
     ]
 
 
