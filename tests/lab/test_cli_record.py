@@ -385,6 +385,26 @@ def test_a_first_process_ends_with_a_shells_number_of_the_signal(
         assert ended.value.exit_code == code
 
 
+@pytest.mark.parametrize("took_ms", [None, 1.0])
+def test_of_a_recorder_that_was_there_before_we_end_the_recording(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, took_ms: float | None
+) -> None:
+    """It went on without end: --for was dropped. One that we bring ends by itself."""
+    answers = iter([True] * 3 + [False])
+    states = (attaching.RecorderState(ok=True, recording=each) for each in answers)
+    clock, stopped = iter(range(100)), []
+    monkeypatch.setattr(attaching, "_asked", lambda _: next(states))
+    monkeypatch.setattr(attaching, "_listens", lambda _: False)
+    monkeypatch.setattr(attaching, "_has_keeper", lambda _: False)
+    monkeypatch.setattr(attaching, "_stop", stopped.append)
+    monkeypatch.setattr(attaching.time, "sleep", lambda _: None)
+    monkeypatch.setattr(attaching.time, "monotonic", lambda: next(clock))
+    process = SimpleNamespace(pid=os.getpid())
+    attached = attaching.Attached(process, tmp_path / "a.hft", took_ms, took_ms)
+    attaching.follow(attached, lambda: False, seconds=2)
+    assert bool(stopped) is (took_ms is None)
+
+
 def test_a_recorder_that_cannot_name_its_file_takes_no_name_that_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

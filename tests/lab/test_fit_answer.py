@@ -544,7 +544,11 @@ def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
 
     assert told().startswith("If time matters as well: quick had time ")
     assert "in the screening; --goal balance" in told()
-    # What failed is no hint.
+    # What chance may have done is no hint, ...
+    _, screening = judged("memory", of_all, 0.4, 2)
+    assert "quick" not in told()
+    _, screening = judged("memory", of_all, 0.005, 2)
+    # ... nor what failed.
     screening = Reading(screening.study, _with_failures(screening.trials, {"quick": 1}))
     assert "slow had time 0.799x (" in told()
     assert "screening" not in told()

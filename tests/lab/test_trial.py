@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from engine_helpers import (
@@ -25,6 +27,7 @@ from engine_helpers import (
     workload,
 )
 from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
+from heapfit.trial import observe
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.preload import PreloadWatch
 from heapfit.trial.resources import Memory
@@ -386,3 +389,26 @@ def test_no_program_outlives_the_lab(tmp_path: Path, blow: signal.Signals) -> No
 def _digest_of(stdout: bytes) -> str:
     """The digest of a trial that is judged by standard output alone."""
     return hashlib.sha256(hashlib.sha256(stdout).hexdigest().encode()).hexdigest()
+
+
+def test_a_sample_that_took_long_once_leaves_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mean of memory was that of the first moments, where garbage was collected in a sample."""
+    clock = {"thread": 0.0}
+    monkeypatch.setattr("time.thread_time", lambda: clock["thread"])
+    costs = iter([0.00002, 0.00002, 0.02, 0.00002, 0.02, 0.02, 0.02])
+
+    def sample(_: float) -> None:
+        clock["thread"] += next(costs)
+
+    source: Any = SimpleNamespace(limited_s=0.0, sample=sample)
+    sampling = observe._Sampling(source)
+    pauses = []
+    for at in range(7):
+        sampling.take(float(at))
+        pauses.append(round(sampling.due_s - at, 6))
+    assert pauses[:6] == [0.005] * 6
+    assert pauses[6] == 0.02 / observe.SAMPLING_SHARE  # It is what a sample costs.
+    dear: Any = SimpleNamespace(limited_s=0.0, sample=lambda _: clock.update(thread=9.0))
+    sampling = observe._Sampling(dear)
+    sampling.take(0.0)
+    assert sampling.due_s == 0.05

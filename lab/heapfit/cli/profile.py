@@ -191,12 +191,16 @@ def _named(
 
 
 def _recorded(command: list[str], folder: Path, options: Mapping[str, int]) -> list[Path]:
+    from heapfit.cli.record import warn_of_children
     from heapfit.record import OPTIONS, RecordOptions, run
 
     OPTIONS["sites"].check(str(options["sites"]))
     chosen = RecordOptions(children=bool(options["children"]), sites=options["sites"])
     path = folder / f"{Path(command[0]).name}.%p.hft"
-    return run(command, path, chosen, inherited(), sys.stderr.fileno()).files
+    made = run(command, path, chosen, inherited(), sys.stderr.fileno())
+    if not chosen.children:
+        warn_of_children(made.children_share)
+    return made.files
 
 
 def _tables(files: Sequence[Path], keep: Path | None) -> list[Path | None]:

@@ -170,12 +170,8 @@ def record(
     recording = _record(command, path, options, environment, allocator, as_json)
     written = [examine(path) for path in recording.files]
     _tell(written, as_json, exit_code=recording.exit_code)
-    if not children and recording.children_share > _MUCH:
-        warn(
-            f"note: {text.percent(recording.children_share)} of the processor time went to "
-            "processes that it started, which are not in the recording; --attach-children records "
-            "them, too"
-        )
+    if not children:
+        warn_of_children(recording.children_share)
     _warn_of_gaps(written, options)
     if any(each.events for each in written):
         _warn_of_hidden(written[0].path)
@@ -253,6 +249,17 @@ def _refuse_beside_pid(
 
 # Part of the processor time above which it is said that others took it.
 _MUCH = 0.1
+
+
+def warn_of_children(share: float) -> None:
+    """Say so where much of the work is not in a recording, by the `share` of processor time."""
+    if share > _MUCH:
+        warn(
+            f"note: {text.percent(share)} of the processor time went to processes that it started, "
+            "which are not in the recording; --attach-children records them, too"
+        )
+
+
 _MOST_LISTED = 12
 
 
@@ -283,7 +290,8 @@ def _say_attached(attached: Attached, options: RecordOptions) -> None:
     ends = f"for {options.seconds} s, or until Ctrl-C" if options.seconds else "until Ctrl-C"
     if attached.still_ms is None:
         warn(
-            f"note: {who} already has a recorder, whose file and options are used: {attached.file}"
+            f"note: {who} already has a recorder, whose file and options are used: "
+            f"{attached.file}; recording {ends}"
         )
     else:
         messages.print(

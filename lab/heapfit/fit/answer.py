@@ -519,7 +519,7 @@ def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: G
         and (gained := getattr(each, other))
         and (paid := getattr(each, of_goal))
         and gained.subject == paid.subject == "ratio"
-        and (gained.counts if each in standings else gained.estimate <= 1 - noise.WORTH)
+        and (gained.counts if each in standings else (gained.high or inf) < 1)
         and gained.estimate < 1
     ]
     if not gains:

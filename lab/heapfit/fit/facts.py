@@ -36,7 +36,7 @@ class Facts(Record):
     huge_pages: float  # 0: never, 1: where they are asked for, 2: always
     wall_s: float | None = None
     processor_share: float | None = None  # processor time of wall time
-    faults_per_s: float | None = None  # minor page faults
+    faults_per_s: float | None = None  # minor page faults, but for the first of each page
     peak_rss_bytes: float | None = None
     threads: float | None = None  # of one process, at the same time
     # From a recording:
@@ -62,7 +62,7 @@ _LABELS = {
     "peak_rss_bytes": "peak resident memory",
     "live_share": "in use at the peak",
     "mean_live_share": "in use on average",
-    "faults_per_s": "page faults a second",
+    "faults_per_s": "repeated page faults a second",
     "allocations_per_s": "allocations a second",
     "large_share": "bytes in blocks above 32 KiB",
     "remote_share": "freed by another thread",

@@ -8,8 +8,10 @@ from datetime import datetime
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.host.proc import environment_of
 from heapfit.live.processes import NotListening
 from heapfit.record import Recorder
+from heapfit.record.options import OPTIONS_VARIABLE
 from heapfit.study.journal import cannot_write
 from heapfit.text import shell_word
 
@@ -57,6 +59,12 @@ def recorder_of(pid: int) -> Recorder:
             f"{error}. While it does its usual work, this fits a recording of it: heapfit record "
             f"--pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
         ) from error
+    settings = (environment_of(pid) or {}).get(OPTIONS_VARIABLE, "")
+    if "sample:" in settings:
+        raise HeapfitError(
+            f"process {pid} was started to be recorded as a sample, which cannot be replayed; "
+            "start it by heapfit record --later without --sample"
+        )
     if before.recording:
         raise HeapfitError(
             f"process {pid} is being recorded already, to {before.file}; end that with "

@@ -53,8 +53,8 @@ from heapfit.text import capitalised, counted, join_words, shell_word, visible
 ASK = "Ask for more than is shown here"  # what a command is for
 _NOTHING_TO_DO = "Nothing here calls for an option, a pool or another allocator."
 _NOTHING_OF_OBJECTS = (
-    "No object is shown to need attention. Whether an option, a pool or another allocator would "
-    "help, only a recording without `--objects` shows."
+    "Only a recording without `--objects` shows whether an option, a pool or another allocator "
+    "would help."
 )
 _NOTHING_GROWS = (
     "Nothing is shown to grow in this recording. The blocks still live at its end are below."

@@ -7,6 +7,7 @@ module; a source checkout compiles it.
 
 import errno
 import json
+import math
 import os
 import platform
 import signal
@@ -139,7 +140,9 @@ def follow(
         _follow_file(attached, is_told_to_stop, seconds)
         return
     is_silent = False
-    while not is_told_to_stop():
+    # A recorder that was there before knows of no time to end.
+    ends = time.monotonic() + seconds if seconds and attached.took_ms is None else math.inf
+    while not (is_told_to_stop() or time.monotonic() >= ends):
         try:
             state = _asked(pid)
             if state is None or not state.recording:

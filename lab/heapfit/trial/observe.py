@@ -2,7 +2,7 @@
 server under test: wait until it accepts, and stop it as an administrator would.
 
 There is no sampling thread: the wait for the launcher's report is cut into periods, and the sources
-are sampled in between. Each source's period follows from the cost of its last sample, so that a
+are sampled in between. Each source's period follows from the cost of its last samples, so that a
 tree of a hundred processes is sampled less often than a single one, and an expensive source does
 not make a cheap one rare.
 """
@@ -10,6 +10,7 @@ not make a cheap one rare.
 import signal
 import socket
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from heapfit.errors import UsageError
@@ -22,6 +23,8 @@ from heapfit.trial.source import Source
 # trial's wall time; the rest of that budget is for starting and reaping.
 SAMPLING_SHARE = 0.004
 MIN_PERIOD_S = 0.005
+# The least of so many samples is what one costs; until they are there, the pause is bounded.
+_COSTS, _FIRST_PAUSE_S = 3, 0.05
 
 
 # A server has work to do on SIGTERM (saving, closing); one that needs longer than this hangs.
@@ -66,13 +69,20 @@ class _Sampling:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._costs_s: deque[float] = deque(maxlen=_COSTS)
         self.due_s = time.monotonic() + MIN_PERIOD_S
 
     def take(self, now_s: float) -> None:
         before_s = time.thread_time() - self._source.limited_s
         self._source.sample(now_s)
         cost_s = time.thread_time() - self._source.limited_s - before_s
-        self.due_s = now_s + max(MIN_PERIOD_S, cost_s / SAMPLING_SHARE)
+        self._costs_s.append(cost_s)
+        # What only one of them took was something else, such as a collection of Python's garbage.
+        # It must not leave the program unseen for seconds.
+        pause_s = min(self._costs_s) / SAMPLING_SHARE
+        if len(self._costs_s) < _COSTS:
+            pause_s = min(pause_s, _FIRST_PAUSE_S)
+        self.due_s = now_s + max(MIN_PERIOD_S, pause_s)
 
 
 # --------------------------------------------------------------- servers

@@ -296,6 +296,10 @@ def _arenas(cause: Cause, reading: Reading) -> Said:
     trimmed = found.others.in_whole_pages
     if trimmed >= max(_MUCH_FREE * found.others.free, _WORTH_A_CALL):
         return f"{sentence} {_trimming(found.others)}{_advice(_OTHER, reading)}", _RUN
+    if is_much and found.others.whole:
+        advice = f"{_OTHER} To see which live blocks keep it, restart it under the recorder."
+        commands = [*_RUN, *_RECORD_WHOLE]
+        return f"{sentence} {_trimming(found.others)}{_advice(advice, reading)}", commands
     if limit or found.arenas == 1:  # Two are the main one and another.
         alone = "Free memory in one arena cannot be used by another."
         return f"{sentence} {alone}{_advice(_OTHER, reading)}", _RUN
