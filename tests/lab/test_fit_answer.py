@@ -545,7 +545,7 @@ def test_what_time_would_gain_is_of_all_that_ran_in_the_screening_too(
     assert told().startswith("If time matters as well: quick had time ")
     assert "in the screening; --goal balance" in told()
     # What chance may have done is no hint, ...
-    _, screening = judged("memory", of_all, 0.4, 2)
+    _, screening = judged("memory", of_all, 0.6, 3)
     assert "quick" not in told()
     _, screening = judged("memory", of_all, 0.005, 2)
     # ... nor what failed.

@@ -30,6 +30,8 @@ from heapfit.records import Metric, Record, Study, Summary, Trial, Verdict
 from heapfit.report import Reading, read
 from heapfit.text import bytes_text, counted, join_words, scale_for
 
+# Of what was screened alone, where the interval has to end, or without one the ratio has to be.
+_HINT = 1 - noise.WORTH
 # So many allocators that there was no time for are named in a sentence.
 _MOST_NAMED = 3
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
@@ -519,7 +521,7 @@ def _traded(standings: Sequence[Standing], screened: Sequence[Standing], goal: G
         and (gained := getattr(each, other))
         and (paid := getattr(each, of_goal))
         and gained.subject == paid.subject == "ratio"
-        and (gained.counts if each in standings else (gained.high or inf) < 1)
+        and (gained.counts if each in standings else (gained.high or gained.estimate) < _HINT)
         and gained.estimate < 1
     ]
     if not gains:
