@@ -423,6 +423,7 @@ def build_id(path: Path) -> str:
         return ""
 
 
+_OF_GLIBC = "__GI_"  # its name for itself
 # Of Rust, and what LLVM appends.
 _RUST_SYMBOL = re.compile(r"(_R[A-Z]\w+|_ZN[\w.$]+?17h[0-9a-f]{16}E)(?:\.llvm\.\d+)?")
 
@@ -430,13 +431,15 @@ _RUST_SYMBOL = re.compile(r"(_R[A-Z]\w+|_ZN[\w.$]+?17h[0-9a-f]{16}E)(?:\.llvm\.\
 @cache
 def demangled(name: str) -> str:
     """Return a symbol of Rust or C++ as it was written, that of C++ if the C++ library is there to
-    say it; else `name`.
+    say it; one of glibc as programs call it; else `name`.
 
-    >>> demangled("main"), demangled("_RNvCs1234_3app4main.llvm.1234")
-    ('main', 'app::main')
+    >>> demangled("main"), demangled("_RNvCs1234_3app4main.llvm.1234"), demangled("__GI___strdup")
+    ('main', 'app::main', 'strdup')
     >>> demangled("_ZN5alloc7raw_vec15RawVec$LT$T$GT$8grow_one17h0123456789abcdefE")
     'alloc::raw_vec::RawVec<T>::grow_one'
     """
+    if name.startswith(_OF_GLIBC):
+        return name.removeprefix(_OF_GLIBC).lstrip("_")
     rust = _RUST_SYMBOL.fullmatch(name)
     if rust:
         import pydemumble

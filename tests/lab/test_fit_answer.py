@@ -262,7 +262,7 @@ def test_beside_a_variant_the_plain_allocator_stays_to_be_measured() -> None:
     good = ["heapfit-pools", "mimalloc", "jemalloc", "heapfit"]
     kept, displaced = search._with_plain(good, 3)
     assert kept == ["heapfit-pools", "mimalloc", "heapfit"]
-    brings = "heapfit took its place: it tells what heapfit-pools brings beyond it"
+    brings = "heapfit took its place, since heapfit-pools is judged against it"
     assert displaced == {"jemalloc": brings}
     assert search._with_plain(good[1:], 3) == (["mimalloc", "jemalloc", "heapfit"], {})
 
@@ -272,7 +272,7 @@ def test_no_setting_stays_without_its_plain_allocator() -> None:
     kept, displaced = search._with_plain(good, 3)
     assert kept == ["mimalloc", "heapfit+decay", "heapfit"]
     assert displaced["jemalloc+decay"] == (
-        "heapfit took its place: it tells what heapfit+decay brings beyond it"
+        "heapfit took its place, since heapfit+decay is judged against it"
     )
     # Of today's allocator nothing but the setting is a candidate.
     assert search._with_plain(["heapfit", *good[2:4]], 2)[0] == ["heapfit", "jemalloc+decay"]

@@ -379,7 +379,7 @@ def _with_plain(good: Sequence[str], keep: int) -> tuple[list[str], dict[str, st
         else:
             for plain, by in kept.items():
                 if plain != by and good.index(plain) > good.index(name):
-                    displaced[name] = f"{plain} took its place: it tells what {by} brings beyond it"
+                    displaced[name] = f"{plain} took its place, since {by} is judged against it"
     return sorted(kept, key=good.index), displaced
 
 
