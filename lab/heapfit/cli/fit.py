@@ -394,7 +394,6 @@ class _Fit:
         )
         count = len(candidates.tried_of(found))
         room = search.room(count, trial_s, setup.time_s)
-        self.told = {}
         if room < count and not setup.is_replay:
             found, self.told = self._foretold(found, facts, room)
         self.found, wanted = found, candidates.tried_of(found)

@@ -80,8 +80,7 @@ def _show_threads(threads: list[ThreadShare]) -> None:
     own = [each for each in threads if each.heap >= 0]
     for each in [*own[:_MOST_ROWS], *threads[len(own) :]]:
         sizes = [text.size(each.resident.get(cause, 0)) for cause in there]
-        who = figures.thread(each.heap, each.thread) if each.heap >= 0 else "no thread"
-        rows.add_row(who, *sizes)
+        rows.add_row(figures.thread(each.heap, each.thread), *sizes)
     results.print()
     results.print(rows)
     _say_others(len(own))

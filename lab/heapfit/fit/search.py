@@ -245,7 +245,9 @@ def screen(
         done = 1
         _round(setup, state, folder, done, _BLOCKS[0], FINALISTS + 1)
         time_s -= _spent_s([folder / "screen-1"]) / _SCREENING
-        state.left += _joining(setup, state, waiting, trial_s, time_s)
+        joining = _joining(setup, state.left, waiting, trial_s, time_s)
+        state.joined = [each.name for each in joining]
+        state.left += joining
     state.late = [each.name for each in waiting if each.name not in state.joined]
     rounds = rounds_of(len(state.left), trial_s, time_s)
     for number, (_, blocks) in enumerate(rounds, start=1):
@@ -266,18 +268,16 @@ def _round(
 
 def _joining(
     setup: Setup,
-    state: Screened,
+    left: Sequence[InstalledAllocator],
     waiting: Sequence[InstalledAllocator],
     trial_s: float,
     time_s: float,
 ) -> list[InstalledAllocator]:
-    """Return the settings that join those that are left: of these, and of what is there today."""
-    names = {setup.baseline.name, *(each.name for each in state.left)}
+    """Return the settings that join those that are `left`: of these, and of what is there today."""
+    names = {setup.baseline.name, *(each.name for each in left)}
     able = [e for e in waiting if e.variant_of and e.name.partition("+")[0] in names]
-    places = room(len(state.left) + len(able), trial_s, time_s) - len(state.left)
-    joining = able[: max(places, 0)]
-    state.joined = [each.name for each in joining]
-    return joining
+    places = room(len(left) + len(able), trial_s, time_s) - len(left)
+    return able[: max(places, 0)]
 
 
 def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:

@@ -249,9 +249,11 @@ def _sheet(
 def thread(number: int, thread: int) -> str:
     """Say whose a heap is.
 
-    >>> thread(0, 0), thread(1, 0), thread(1, -1), thread(1, 4711)
-    ('threads that are gone', 'none', 'several', '4711')
+    >>> thread(0, 0), thread(1, 0), thread(1, -1), thread(1, 4711), thread(-1, 0)
+    ('threads that are gone', 'none', 'several', '4711', 'no thread')
     """
+    if number < 0:
+        return "no thread"
     if number == 0:
         return "threads that are gone"
     return {0: "none", -1: "several"}.get(thread, str(thread))

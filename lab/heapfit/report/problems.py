@@ -6,7 +6,7 @@ trial of fifty is news.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, isfinite
 
@@ -108,12 +108,15 @@ def remarks(summary: Summary) -> list[str]:
         _left_out,
         _too_short,
     )
-    return [sentence for look in looked_for for sentence in look(summary)]
+    return _told(summary, looked_for)
 
 
 def doubts(summary: Summary) -> list[str]:
     """Return those of the remarks that say why figures are not of what they seem to be."""
-    looked_for = (_mixed, _linked, _same_allocators)
+    return _told(summary, (_mixed, _linked, _same_allocators))
+
+
+def _told(summary: Summary, looked_for: Iterable[Callable[[Summary], Iterator[str]]]) -> list[str]:
     return [sentence for look in looked_for for sentence in look(summary)]
 
 

@@ -188,7 +188,8 @@ class Journal:
         """
         self.folder = folder
         self.notices: list[str] = []
-        _earlier_in(folder, study)  # before anything is written to what may be a folder of others
+        if not (folder / STUDY_FILE).exists():
+            refuse_pages(folder)  # before anything is written to what may be a folder of others
         self._open()
         try:
             earlier = _earlier_in(folder, study)

@@ -309,9 +309,8 @@ def _part_of_life(pid: int) -> float:
         return 1.0
     ticks = os.sysconf("SC_CLK_TCK")
     age = time.clock_gettime(time.CLOCK_BOOTTIME) - start / ticks
-    in_ticks = (
-        int(fields[11]) + int(fields[12])
-    ) / ticks  # of all its threads, but only whole ones
+    # Of all its threads, but in whole ticks.
+    in_ticks = (int(fields[11]) + int(fields[12])) / ticks
     return max(in_ticks, _processor_time(pid) / 1e9) / max(age, 1 / ticks)
 
 
