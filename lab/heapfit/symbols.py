@@ -435,11 +435,13 @@ def demangled(name: str) -> str:
 
     >>> demangled("main"), demangled("_RNvCs1234_3app4main.llvm.1234"), demangled("__GI___strdup")
     ('main', 'app::main', 'strdup')
+    >>> demangled("__GI__exit")
+    '_exit'
     >>> demangled("_ZN5alloc7raw_vec15RawVec$LT$T$GT$8grow_one17h0123456789abcdefE")
     'alloc::raw_vec::RawVec<T>::grow_one'
     """
     if name.startswith(_OF_GLIBC):
-        return name.removeprefix(_OF_GLIBC).lstrip("_")
+        return name.removeprefix(_OF_GLIBC).removeprefix("__")
     rust = _RUST_SYMBOL.fullmatch(name)
     if rust:
         import pydemumble

@@ -326,11 +326,11 @@ sys.exit(10 + seen)
 """
 
 
-@pytest.mark.parametrize("by_terminal", [True, False])
+@pytest.mark.parametrize("by", ["terminal", "group", "process"])
 def test_an_interrupt_reaches_the_program_once(
-    clean_environment: dict[str, str], tmp_path: Path, by_terminal: bool
+    clean_environment: dict[str, str], tmp_path: Path, by: str
 ) -> None:
-    """From the terminal, or from who tells the group, as a supervisor does."""
+    """Whoever sends it, and whether to the group or, as some supervisors do, to us alone."""
     command = heapfit_command(
         "record", "-o", tmp_path / "t.hft", "--", sys.executable, "-c", _COUNTS
     )
@@ -343,34 +343,21 @@ def test_an_interrupt_reaches_the_program_once(
         stderr=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if by_terminal else None,
+        preexec_fn=(lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) if by == "terminal" else None,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        if by_terminal:
+        if by == "terminal":
             os.write(ours, b"\x03")
-        else:
+        elif by == "group":
             os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "got\n"
         process.terminate()
         assert process.wait(WAIT_S) == 11
     os.close(ours)
     os.close(theirs)
-
-
-def test_as_the_first_process_of_a_container_we_pass_an_interrupt_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without a terminal nobody else is told."""
-    sent: list[int] = []
-    program: Any = SimpleNamespace(send_signal=sent.append)
-    for number, passed in ((7, []), (1, [signal.SIGINT])):
-        monkeypatch.setattr("os.getpid", lambda number=number: number)
-        with recording._signals_pass_through() as (pass_to, was_interrupted):
-            pass_to(program)
-            signal.raise_signal(signal.SIGINT)
-            assert was_interrupted()
-        assert sent == passed
 
 
 def test_a_first_process_ends_with_a_shells_number_of_the_signal(

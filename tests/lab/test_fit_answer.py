@@ -386,7 +386,7 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     found = answer.with_late(stays, screened)
     late = (
         "2 candidates were not run and 1 candidate was not measured after the screening "
-        "(jemalloc and mimalloc2 among them; the tables name them); --time 3m would do."
+        "(jemalloc and mimalloc2 among them; the tables name them); --time 3m would include them."
     )
     assert found.late == late
     assert found.why == [late, *stays.why]
@@ -400,7 +400,7 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
     one = answer.with_late(stays, search.Screened([], late=["jemalloc"], enough_s=90.0))
-    assert one.late == "1 candidate was not run (jemalloc); --time 2m would do."
+    assert one.late == "1 candidate was not run (jemalloc); --time 2m would include it."
     many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
     assert "(a, b, c and others among them; the tables name them)" in many.late
 

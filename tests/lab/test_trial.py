@@ -219,7 +219,7 @@ def test_a_library_that_does_not_load_fails_the_trial(tmp_path: Path) -> None:
 
 
 COMPLAINT = (
-    "ERROR: ld.so: object 'x' from LD_PRELOAD cannot be preloaded (wrong ELF class): ignored."
+    "ERROR: ld.so: object '{}' from LD_PRELOAD cannot be preloaded (wrong ELF class): ignored.\n"
 )
 
 
@@ -229,7 +229,7 @@ def test_a_helper_that_takes_no_library_does_not_speak_for_the_program(
 ) -> None:
     library = jemalloc().library
     assert library is not None
-    (tmp_path / "err").write_text(COMPLAINT)
+    (tmp_path / "err").write_text(COMPLAINT.format(library))
     watch = PreloadWatch([library])
     with subprocess.Popen(
         ["sh", "-c", "echo; read line"],
@@ -244,8 +244,13 @@ def test_a_helper_that_takes_no_library_does_not_speak_for_the_program(
         program.communicate(b"\n")
     if is_loaded:
         watch.check(tmp_path / "err")
+        # What the program itself wants to preload is its own affair.
+        unopened = COMPLAINT.replace("wrong ELF class", "cannot open it")
+        (tmp_path / "err").write_text(unopened.format("/opt/of-the-program.so"))
+        watch.check(tmp_path / "err")
         # Such a one may hold the memory: it only sees other files, as after chroot.
-        (tmp_path / "err").write_text(COMPLAINT.replace("wrong ELF class", "cannot open it"))
+        both = unopened.format("/opt/of-the-program.so") + unopened.format(library)
+        (tmp_path / "err").write_text(both)
     with pytest.raises(Rejected, match="cannot be preloaded"):
         watch.check(tmp_path / "err")
 

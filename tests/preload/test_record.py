@@ -580,7 +580,7 @@ def test_a_limit_on_the_size_of_files_ends_the_recording_alone(recording: Record
     trace = recording.trace()
     assert not trace.is_damaged()
     assert "limit on the size of files" in trace.end["reason"]
-    assert len(trace.events) > 10_000
+    assert len(trace.events) > 1_000  # how densely they are packed depends on the pace
 
 
 @pytest.mark.parametrize("where", ["nowhere/trace.hft", "fifo"])

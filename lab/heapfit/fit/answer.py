@@ -138,7 +138,8 @@ def with_late(found: Answer, screened: Screened) -> Answer:
     all_named = len(able) == len(late_ones) <= _MOST_NAMED
     among = f"{join_words(named)} among them; " if able else ""
     which = join_words(named) if all_named else f"{among}the tables name them"
-    late = f"{join_words(said)} ({which}); {time_option(screened.enough_s)} would do."
+    them = "it" if len(late_ones) == 1 else "them"
+    late = f"{join_words(said)} ({which}); {time_option(screened.enough_s)} would include {them}."
     untold = bool(able) and found.choice is None
     return found.model_copy(
         update={

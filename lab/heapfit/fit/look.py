@@ -149,8 +149,8 @@ def by_runs(facts: Facts, trials: list[Trial]) -> Facts:
         update={
             "wall_s": wall_s,
             "processor_share": processor_s / wall_s,
-            # Each page has a first one, whatever is done with it then.
-            "faults_per_s": max(figures["minor_faults"] - figures["peak_rss_bytes"] / PAGE_SIZE, 0)
+            # Each page has a first one, whatever is done with it then; see _with_faults.
+            "faults_per_s": (figures["minor_faults"] - figures["peak_rss_bytes"] / PAGE_SIZE)
             / wall_s,
             "peak_rss_bytes": figures["peak_rss_bytes"],
         }
@@ -245,9 +245,21 @@ def by_recording(
     try:
         seen = record(study, folder, data, sample)
     except Rejected as error:
-        return facts, [f"It could not be recorded: {error.reason}."]
+        return _with_faults(facts, 0), [f"It could not be recorded: {error.reason}."]
+    facts = _with_faults(facts, seen.file_bytes)
     facts = facts.model_copy(update={"threads": float(seen.threads)})
     return _with_recording(facts, folder / RECORDING, seen.resident_bytes, seen.file_bytes)
+
+
+def _with_faults(facts: Facts, of_files: int) -> Facts:
+    """Return `facts` with the faults beyond the first of each page, of which `of_files` bytes are
+    files': the kernel maps several of their pages at a time. Not known where first faults may have
+    been of huge pages."""
+    if facts.faults_per_s is None or not facts.wall_s:
+        return facts
+    repeated = facts.faults_per_s + of_files / PAGE_SIZE / facts.wall_s
+    unknown = repeated < 0 or facts.huge_pages == _HUGE_PAGES["always"]
+    return facts.model_copy(update={"faults_per_s": None if unknown else repeated})
 
 
 def by_trace(trace: Path, cores: int) -> tuple[Facts, list[str]]:

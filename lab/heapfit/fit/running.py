@@ -60,7 +60,7 @@ def recorder_of(pid: int) -> Recorder:
             f"--pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
         ) from error
     settings = (environment_of(pid) or {}).get(OPTIONS_VARIABLE, "")
-    if "sample:" in settings:
+    if is_sampled(settings):
         raise HeapfitError(
             f"process {pid} was started to be recorded as a sample, which cannot be replayed; "
             "start it by heapfit record --later without --sample"

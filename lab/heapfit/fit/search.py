@@ -137,7 +137,7 @@ class Screened:
     unjudged: list[str] = field(default_factory=list)  # nor to measure anew after the screening
     joined: list[str] = field(default_factory=list)  # settings, since their allocator did well
     alone: set[str] = field(default_factory=set)  # settings that their plain allocator cannot match
-    enough_s: float = 0.0  # what `--time` would do for both
+    enough_s: float = 0.0  # a `--time` that includes both
 
 
 def sizes(count: int) -> list[int]:

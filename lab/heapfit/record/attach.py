@@ -179,9 +179,19 @@ def _run_attacher(pid: int, path: Path, options: RecordOptions) -> dict[str, flo
     words = ",".join(f"{name}:{value}" for name, value in options.settings().items())
     command = [str(each) for each in (find_attacher(), pid, library(), words, path)]
     # Ctrl-C in the terminal is for us: who is told of it late has a recording to stop.
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=_ATTACH_TIMEOUT_S, start_new_session=True
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_ATTACH_TIMEOUT_S,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        raise HeapfitError(
+            f"not recorded: process {pid} could not be attached to within {_ATTACH_TIMEOUT_S:g} s; "
+            "try again when the machine is less busy"
+        ) from None
     if done.returncode != 0:
         why = done.stderr.strip() or f"{ATTACHER} was ended by signal {-done.returncode}"
         if why.endswith(os.strerror(errno.EACCES).lower()):

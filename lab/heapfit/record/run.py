@@ -2,15 +2,17 @@
 
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from heapfit import options as heap_options
 from heapfit import paths
@@ -22,11 +24,13 @@ from heapfit.record.written import examine
 from heapfit.records import InstalledAllocator
 
 _PRELOAD = "LD_PRELOAD"
-# What is said to us and meant for the program. Ctrl-C and Ctrl-\ reach it from the terminal itself,
-# or from who sends them to our process group.
+# What is said to us and meant for the program. Ctrl-C and Ctrl-\ are most often said to our whole
+# process group, by the terminal, and so to the program as well.
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BECAME_ANOTHER = "exec"  # why such a recording ended
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
+_WITNESS_S = 0.2  # within which who is sent the same signal has told us
+_ORPHAN_S = 1.0  # within which the witness sees that we have been killed
 
 
 @dataclass(frozen=True)
@@ -158,14 +162,14 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
 ) -> _Ended:
     sys.stdout.flush()
-    with _signals_pass_through() as (pass_to, was_interrupted):
+    with _group_witness() as is_groups, _signals_pass_through(is_groups) as (pass_to, interrupted):
         with starting(command):
             program = subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin)
         with program:
             pass_to(program)
             os.waitid(os.P_PID, program.pid, os.WEXITED | os.WNOWAIT)
             had_children, share = _of_children(program.pid)
-            return _Ended(program.pid, program.wait(), had_children, share, was_interrupted())
+            return _Ended(program.pid, program.wait(), had_children, share, interrupted())
 
 
 def _of_children(process: int) -> tuple[bool, float]:
@@ -182,9 +186,56 @@ def _of_children(process: int) -> tuple[bool, float]:
 
 
 @contextmanager
-def _signals_pass_through() -> Iterator[
-    tuple[Callable[[subprocess.Popen[bytes]], None], Callable[[], bool]]
-]:
+def _group_witness() -> Iterator[Callable[[int], bool]]:
+    """Yield a function that says of a signal of the terminal's, just sent to us, whether our whole
+    process group was sent it, or all processes of our control group, and so the program as well.
+
+    Only another process can know: one that waits for these signals and does nothing else.
+    """
+    ours = os.getpid()
+    told, tells = os.pipe()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        witness = os.fork()
+        if witness == 0:
+            _wait_as_witness(ours, tells)
+    except OSError:  # No more processes: a signal that arrives twice is better than none.
+        witness = -1
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    os.close(tells)
+
+    def is_groups(number: int) -> bool:
+        deadline = time.monotonic() + _WITNESS_S
+        while select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+            said = os.read(told, 1)
+            if said == bytes([number]) or not said:
+                return bool(said)
+        return False
+
+    try:
+        yield is_groups
+    finally:
+        os.close(told)
+        if witness > 0:
+            os.kill(witness, signal.SIGKILL)
+            os.waitpid(witness, 0)
+
+
+def _wait_as_witness(ours: int, tells: int) -> NoReturn:
+    """Write the number of each such signal, as the witness, which has all signals blocked."""
+    try:
+        while os.getppid() == ours:
+            if found := signal.sigtimedwait(_OF_THE_TERMINAL, _ORPHAN_S):
+                os.write(tells, bytes([found.si_signo]))
+    finally:
+        os._exit(0)
+
+
+@contextmanager
+def _signals_pass_through(
+    is_groups: Callable[[int], bool],
+) -> Iterator[tuple[Callable[[subprocess.Popen[bytes]], None], Callable[[], bool]]]:
     """Yield the function to be told of the program, and one that says whether Ctrl-C was pressed
     since; what is said to us before is kept for the program.
 
@@ -202,7 +253,7 @@ def _signals_pass_through() -> Iterator[
 
     def interrupt(number: int, frame: object) -> None:
         interrupts.append(number)
-        if os.getpid() == 1:  # of a container without a terminal: nobody else is told
+        if not is_groups(number):  # but ours alone, as by a supervisor
             forward(number, frame)
 
     taken = [each for each in _FORWARDED if signal.getsignal(each) is not signal.SIG_IGN]

@@ -49,7 +49,7 @@ _SHARED_LIBRARY = re.compile(rb"/([^/\n]+\.so(?:\.[^/\n]*)?)$", re.MULTILINE)
 _LOADER_PREFIX = b"ld-"
 
 _LOADER_COMPLAINT = re.compile(
-    rb"ERROR: ld\.so: object '[^']*' from LD_PRELOAD cannot be preloaded[^\n]*"
+    rb"ERROR: ld\.so: object '([^']*)' from LD_PRELOAD cannot be preloaded[^\n]*"
 )
 _OTHER_CLASS = b"wrong ELF class"  # of a 32-bit program, which this library is not for
 
@@ -154,6 +154,7 @@ class PreloadWatch(Source):
     def __init__(self, libraries: Sequence[Path], *, obstacle: str | None = None) -> None:
         """`obstacle` says why the program's file cannot be preloaded, if it cannot."""
         self.obstacle = obstacle
+        self._paths = [os.fsencode(each) for each in libraries]
         self._names = [os.fsencode(each.resolve()) for each in libraries]
         self._seen = not libraries
         self._looks = 0
@@ -172,10 +173,12 @@ class PreloadWatch(Source):
     def check(self, stderr: Path) -> None:
         """Reject a program that ran without the allocator under whose name it was measured.
 
-        A complaint of the dynamic loader is at the head of what the program wrote to `stderr`. Once
-        the library has been seen, a program of another class, such as a 32-bit one, is a helper.
+        A complaint of the dynamic loader about a library of ours is at the head of what the program
+        wrote to `stderr`. Once the library has been seen, a program of another class, such as a
+        32-bit one, is a helper.
         """
-        complaint = _LOADER_COMPLAINT.search(head(stderr))
+        complaints = _LOADER_COMPLAINT.finditer(head(stderr))
+        complaint = next((each for each in complaints if each[1] in self._paths), None)
         if complaint and self._seen and _OTHER_CLASS in complaint.group():
             return
         if complaint is None and not self.missing:
