@@ -706,6 +706,12 @@ class Verdict(Record):
         return self.shown and self.matters
 
     @property
+    def contradicts(self) -> bool:
+        """Whether the ratio over the settings says the opposite of their differences."""
+        is_opposite = self.subject == "ratio" and self.beyond * self.absolute < 0
+        return self.shown and is_opposite and not self.trivial
+
+    @property
     def beyond(self) -> float:
         """How far the estimate is from equality; below zero where first has the smaller figure."""
         return self.estimate - 1.0 if self.subject == "ratio" else self.estimate

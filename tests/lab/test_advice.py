@@ -278,6 +278,19 @@ def test_what_may_be_too_little_to_matter_is_no_reason_to_change() -> None:
     assert "The differences may be too small to notice" in advice.reasons
 
 
+def test_what_is_better_in_one_setting_and_worse_in_another_is_not_too_small_to_notice() -> None:
+    study = study_of(["old", "new"], {"size": ["small", "large"]}, [WALL])
+    trials = [
+        trial_of(study, (name, size), {"wall_s": wall_s * (1 + block / 1000)}, block)
+        for size, of_both in (("small", (1.0, 2.0)), ("large", (14.0, 10.0)))
+        for name, wall_s in zip(("old", "new"), of_both, strict=True)
+        for block in range(6)
+    ]
+    advice = advised((study, trials), {"time": 1})
+    assert headline(advice) == "No recommendation"
+    assert advice.reasons.startswith("Which is better depends on the setting")
+
+
 def test_what_may_be_too_little_to_matter_is_a_reason_not_to_change() -> None:
     """The one with the higher score was recommended: that it takes more memory was shown, but not
     that it takes 1 MiB more."""

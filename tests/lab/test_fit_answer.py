@@ -842,6 +842,27 @@ def test_of_a_program_that_sleeps_what_is_for_such_is_tried_first() -> None:
     assert "idle" in (foretold.why_not(setup, idle, 3) or "")
 
 
+@pytest.mark.parametrize(
+    ("faults", "peak", "of_files", "huge_pages", "told"),
+    [
+        (30_000, 40 * MIB, 0, 0.0, 10_000 - 40 * 256 / 3),
+        (11_000, 45 * MIB, 45 * MIB, 1.0, 11_000 / 3),  # node: a fault maps several of a file's
+        (40 * 256 + 300, 40 * MIB, 0, 1.0, 100.0),  # it only grows
+        (200_512, 1024 * MIB, 0, 2.0, None),  # first faults are of huge pages
+        (9_000, 45 * MIB, 0, 1.0, None),  # nor can each page have had one here
+    ],
+)
+def test_repeated_faults_are_those_beyond_the_first_of_each_page(
+    faults: int, peak: int, of_files: int, huge_pages: float, told: float | None
+) -> None:
+    figures = {"wall_s": 3.0, "user_s": 1.0, "system_s": 1.0}
+    trial: Any = SimpleNamespace(
+        metrics={**figures, "minor_faults": faults, "peak_rss_bytes": peak}
+    )
+    found = look.by_runs(Facts(cores=2, python=0, huge_pages=huge_pages), [trial])
+    assert look._with_faults(found, of_files).faults_per_s == (told and pytest.approx(told))
+
+
 def test_mean_memory_is_not_judged_by_a_replay_of_a_process_that_was_idle() -> None:
     """A choice by the mean of a replay, which is over before anything has been free for long."""
     busy = Facts(cores=2, python=0, huge_pages=0, processor_share=0.9)

@@ -47,7 +47,6 @@ def test_a_profile_is_printed_and_its_page_written(run_heapfit: Heapfit, tmp_pat
     assert (tmp_path / "service.html").read_text().startswith("<!")
 
 
-@pytest.mark.usefixtures("library")
 def test_a_page_takes_the_place_of_an_earlier_one_but_of_no_other_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,8 +55,15 @@ def test_a_page_takes_the_place_of_an_earlier_one_but_of_no_other_file(
     assert _default_page("index") == Path("index-2.html")
     (tmp_path / "index.html").write_text('<meta name="generator" content="heapfit 0.1.0">')
     assert _default_page("index") == _default_page("index") == Path("index.html")
+    os.mkfifo("pipe.html")
+    Path("folder.html").mkdir()
+    Path("another.html").touch(mode=0o200)
+    for name in ("pipe", "folder", "another"):
+        assert _default_page(name) == Path(f"{name}-2.html")
+    assert _default_page("new") == Path("new.html")
 
 
+@pytest.mark.usefixtures("library")
 def test_a_recording_is_converted_first(run_heapfit: Heapfit, tmp_path: Path) -> None:
     program = service(requests=20)
     path = program.write(tmp_path / "service.hft")

@@ -157,6 +157,8 @@ def test_too_little_is_judged_by_the_whole_interval() -> None:
         (WALL, (0.0104, 0.010), (0.0096, 0.010), True, False),
         (WALL, (1.1, 1.0), (1.15, 1.05), False, True),
         (CALLS, (1.1, 1.0), (100.0, 100.0), False, True),
+        # The mean says the opposite of the ratio.
+        (WALL, (1.0, 2.0), (14.0, 10.0), False, False),
     ],
 )
 def test_over_settings_what_matters_is_in_the_settings(
@@ -176,6 +178,7 @@ def test_over_settings_what_matters_is_in_the_settings(
     found = [each for each in verdicts(read(study, trials)) if not each.at]
     for each in (found[0], found[0].turned()):
         assert (each.trivial, each.matters) == (trivial, matters)
+        assert each.contradicts == (large[0] > 10)
     gap = (small[1] - small[0] + large[1] - large[0]) / 2
     assert abs(found[0].absolute) == pytest.approx(abs(gap), abs=2e-4 * max(large))
 

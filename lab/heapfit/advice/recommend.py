@@ -204,7 +204,7 @@ def recommend(
         recommended=recommended,
         keeps=recommended == study.baseline,
         differs=bool(dispute)
-        or any(each.counts for _, known in contest.goals for each in known.values()),
+        or any(e.counts or e.contradicts for _, known in contest.goals for e in known.values()),
         told=any(each.told for _, known in contest.goals for each in known.values()),
         untold=untold,
         scores=on_scores,

@@ -195,6 +195,11 @@ def _undecided(
             f"Some {several} are better in one respect and worse in another, and no significant "
             f"difference remains{weighed}. Choose by what matters more to you."
         )
+    if any(each.contradicts for each in verdicts):
+        return (
+            "Which is better depends on the setting: the one with the lower ratio has the higher "
+            "mean. Choose by the settings that matter to you."
+        )
     shown = [each for each in verdicts if each.shown]
     if shown:
         size = "are" if all(each.trivial for each in shown) else "may be"

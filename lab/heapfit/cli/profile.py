@@ -8,7 +8,7 @@ import tempfile
 import textwrap
 import webbrowser
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -140,7 +140,6 @@ def profile(
         most = max(range(len(files)), key=lambda number: found.recordings[number].events)
         # What is not kept nobody can name.
         named = readable(str(files[most])) if traces or keep else "TRACE"
-        written = page or _default_page(short_name(files[0]))
         if against is None:
             is_one = len(files) == 1 and bool(traces or keep)
             _print(found, named, every=every, of_one=is_one, as_json=as_json)
@@ -148,6 +147,7 @@ def profile(
         else:
             diff, compared = _compared(against, _tally([against], None, on), named, tally)
             _print_compared(diff, found, named, as_json=as_json, as_markdown=as_markdown)
+        written = page or _default_page(short_name(files[0]))
         _save(found, written, named, compared, is_quiet=as_json or as_markdown)
     if open_page:
         webbrowser.open(written.absolute().as_uri())
@@ -260,9 +260,11 @@ def _print(found: Profile, trace: str, *, every: bool, of_one: bool, as_json: bo
 def _default_page(name: str) -> Path:
     """Return where the page goes: in the place of an earlier one, but of no other file."""
     page = Path(f"{name}.html")
-    if page.exists() and _GENERATOR not in page.read_bytes()[:_HEAD_OF_A_PAGE]:
-        return free_name(page)
-    return page
+    if page.is_file():
+        with suppress(OSError), page.open("rb") as earlier:
+            if _GENERATOR in earlier.read(_HEAD_OF_A_PAGE):
+                return page
+    return free_name(page)
 
 
 def _save(

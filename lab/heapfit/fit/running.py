@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from datetime import datetime
@@ -18,6 +19,7 @@ from heapfit.text import shell_word
 # Of the whole time, what the recording has, and how long it is at most: a minute of a service's
 # work has its usual calls, and can be played.
 _SHARE, _LONGEST_S = 0.1, 60.0
+_SAMPLED = re.compile(r"\bsample:0*[1-9]")  # of 0 bytes, it is no sample
 
 
 def seconds(time_s: float) -> float:
@@ -60,7 +62,7 @@ def recorder_of(pid: int) -> Recorder:
             f"--pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
         ) from error
     settings = (environment_of(pid) or {}).get(OPTIONS_VARIABLE, "")
-    if is_sampled(settings):
+    if _SAMPLED.search(settings):
         raise HeapfitError(
             f"process {pid} was started to be recorded as a sample, which cannot be replayed; "
             "start it by heapfit record --later without --sample"
