@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -165,10 +165,15 @@ def running(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        started = []
         try:
-            wait_for(lambda: bool(_children(process.pid)))
-            yield process, _children(process.pid)[0]
+            wait_for(lambda: len(_children(process.pid)) > 1)  # Another waits for signals.
+            started = _children(process.pid)[1:]
+            yield process, started[0]
         finally:
+            for each in started:
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGKILL)
             process.kill()
 
 

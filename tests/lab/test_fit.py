@@ -405,9 +405,9 @@ def test_a_running_service_is_recorded_and_fitted(
                              "-S", "-c", SERVICE)  # fmt: skip
     out = tmp_path / "out"
     with subprocess.Popen(served, env=clean_environment, stdout=subprocess.PIPE, text=True) as top:
+        assert top.stdout is not None
+        pid = int(top.stdout.readline())
         try:
-            assert top.stdout is not None
-            pid = int(top.stdout.readline())
             options = ["--goal", "peak<=1g", "--time", TIME, "--out", out, "--json"]
             result = run_heapfit("fit", "--pid", str(pid), *TWO, *options, timeout_s=540)
             status = run_heapfit("ctl", str(pid), "record", "status", "--json")

@@ -899,6 +899,8 @@ def test_of_a_process_without_a_recorder_a_command_is_named_that_fits_it() -> No
         running.recorder_of(pid)
     line = f"heapfit record --pid {pid} --for 1m -o {pid}.hft && heapfit fit {pid}.hft"
     assert str(raised.value).endswith(f"this fits a recording of it: {line}")
+    assert running._SAMPLED.search("sites:8,sample:512k")
+    assert not running._SAMPLED.search("sample:0,sites:8")
 
 
 def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:

@@ -40,10 +40,12 @@ DOUBLE = Path(__file__).with_name("live_double.py")
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process that has nothing to do with heapfit."""
     with subprocess.Popen(["sleep", "1000"]) as process:
-        while getattr(find(process.pid), "command", None) != ("sleep", "1000"):
-            time.sleep(0.01)  # Between fork and exec it is still called as we are.
-        yield process
-        process.kill()
+        try:
+            while getattr(find(process.pid), "command", None) != ("sleep", "1000"):
+                time.sleep(0.01)  # Between fork and exec it is still called as we are.
+            yield process
+        finally:
+            process.kill()
 
 
 def test_a_process_that_is_not_there(sleeper: subprocess.Popen[bytes]) -> None:

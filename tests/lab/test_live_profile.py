@@ -76,7 +76,7 @@ def start(clean_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
 def test_the_ledger_says_who_pins_how_much_and_for_how_long(
     run_heapfit: Heapfit, start: Start
 ) -> None:
-    program = start("pinning_program.c", "1", options="sample:4k")
+    program = start("pinning_program.c", "1", options="sample:1k")
     culprit = hear(program)
     pid = str(program.pid)
     found = json.loads(run_heapfit("ctl", pid, "ledger", "--json").stdout)
@@ -129,7 +129,7 @@ def test_the_intervals_hold_what_there_is(start: Start) -> None:
         program.stdin.write("again\n")
         program.stdin.flush()
         assert hear(program) == "ready"
-    assert held[True] / held.total() >= 0.94, held
+    assert held[True] / held.total() >= 0.925, held  # 0.95, and some standard errors of 600
     for size, count in OBJECTS.values():
         # Five standard errors of the mean of so many rounds.
         error = (64 * KIB / (size * count * rounds)) ** 0.5

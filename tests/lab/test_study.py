@@ -108,6 +108,7 @@ def test_what_is_a_users_stays_where_a_study_would_replace_it(tmp_path: Path) ->
     (reported / "report.html").write_text("mine")
     with pytest.raises(UsageError, match=r"report.html is of no study"):
         execute(study, reported)
+    assert [each.name for each in reported.iterdir()] == ["report.html"]
     (reported / "report.html").rename(reported / "report.txt")
     execute(study, reported)
     (reported / "report.html").write_text("of the study")

@@ -828,22 +828,29 @@ def test_what_cannot_be_read_is_said(run_heapfit: Heapfit) -> None:
     assert "is not a process ID" in run_heapfit("why", "no-such-program").stderr
 
 
+@contextmanager
+def sleeping(program: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([program, "600"]) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
+
+
 def test_a_process_may_be_given_by_a_name_that_no_other_has(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
     sleeper = tmp_path / f"folder-{os.getpid()} of" / f"sleeper-of-{os.getpid()}"
     sleeper.parent.mkdir()
     sleeper.symlink_to(str(shutil.which("sleep")))
-    with subprocess.Popen([sleeper, "600"]) as first:
+    with sleeping(sleeper) as first:
         found = json.loads(run_heapfit("why", sleeper.name, "--json").stdout)
         assert found["pid"] == first.pid
-        with subprocess.Popen([sleeper, "600"]) as second:
+        with sleeping(sleeper) as second:
             said = run_heapfit("why", sleeper.name).stderr
             assert f"2 processes are named {sleeper.name!r}" in said
             assert f"({first.pid}, {second.pid})" in said
-            second.kill()
         assert "the name of a running process" in run_heapfit("why", f"folder-{os.getpid()}").stderr
-        first.kill()
     assert "is empty: is it running?" in run_heapfit("why", "").stderr
 
 
