@@ -30,7 +30,8 @@ from heapfit.records import TrialStatus, WorkloadCheck, WorkloadMetric
 from heapfit.trial import observe
 from heapfit.trial.outcome import Rejected
 from heapfit.trial.preload import PreloadWatch
-from heapfit.trial.resources import Memory
+from heapfit.trial.resources import Memory, _proportional
+from heapfit.trial.tree import ProcessTree
 
 MIB = 1 << 20
 
@@ -80,6 +81,16 @@ for worker in range(4): os.wait()
     words = [Looks.PATIENCE + server, str(tmp_path / "ready"), str(looks.file)]
     trial = run_once(workload(*PYTHON, *words), tmp_path / "w")
     assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
+
+
+def test_sizes_that_are_read_while_a_process_begins_are_no_size_of_the_tree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the first had alone and then shares with the second would count in both."""
+    one, two = [(1, os.getpid())], [(1, os.getpid()), (os.getpid(), 1 << 30)]
+    for looks, is_size in (([one, one], True), ([one, two], False), ([two, one], False)):
+        monkeypatch.setattr(ProcessTree, "processes", lambda _, left=iter(looks): next(left))
+        assert bool(_proportional(ProcessTree(1), {})) == is_size
 
 
 def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_over_settings_what_matters_is_in_the_settings(
     found = [each for each in verdicts(read(study, trials)) if not each.at]
     for each in (found[0], found[0].turned()):
         assert (each.trivial, each.matters) == (trivial, matters)
-        assert each.contradicts == (large[0] > 10)
+        assert each.contradicts == (large == (14.0, 10.0))
     gap = (small[1] - small[0] + large[1] - large[0]) / 2
     assert abs(found[0].absolute) == pytest.approx(abs(gap), abs=2e-4 * max(large))
 

@@ -152,7 +152,8 @@ class Memory(_SampledMemory):
             return resident
         if self._is_other(sizes) and self._may_look():
             before_s = time.thread_time()
-            self._known, self._share = sizes, _proportional(tree, sizes) / resident
+            if total := _proportional(tree, sizes):
+                self._known, self._share = sizes, total / resident
             self.limited_s += time.thread_time() - before_s
         if sizes.keys() != self._known.keys():
             return 0  # What these share is not known; a later sample finds time for it.
@@ -210,10 +211,11 @@ class ProportionalMemory(_SampledMemory):
 
 def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
     """Return the sum of the processes' proportional sizes; where one cannot be read, that of
-    `otherwise` counts."""
+    `otherwise` counts. 0: one has begun or ended meanwhile, so that pages were counted twice."""
     rollups: dict[int, Rollup] = {}
     total = 0
-    for parent, process in tree.processes():
+    processes = tree.processes()
+    for parent, process in processes:
         rollup = read_rollup(process)
         if rollup is None:
             total += otherwise.get(process, 0)
@@ -221,7 +223,7 @@ def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
         rollups[process] = rollup
         if not rollup.is_twin(rollups.get(parent)):
             total += rollup.proportional
-    return total
+    return total if tree.processes() == processes else 0
 
 
 @dataclass(frozen=True)
