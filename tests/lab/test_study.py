@@ -9,13 +9,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import typer
 from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.cli import output
-from heapfit.cli.progress import ManyProgress, StudyProgress, kept_on_interrupt
+from heapfit.cli.progress import ManyProgress, StudyProgress, WorkProgress, kept_on_interrupt
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import replacing, replacing_folder, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
@@ -221,6 +222,25 @@ def test_an_interrupt_tells_of_all_trials_on_disk(tmp_path: Path) -> None:
     one = StudyProgress(console)
     one.begin(study, done)
     assert f"interrupted: 4 of {len(study.plan)} trials are kept in" in told(one)
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "kind", "lines"), [(True, "dumb", 1), (True, "xterm", 0), (False, "xterm", 1)]
+)
+def test_lines_say_what_runs_where_no_bar_can_be_drawn(
+    is_terminal: bool, kind: str, lines: int
+) -> None:
+    shown = StringIO()
+    console = Console(file=shown, width=200, force_terminal=is_terminal, _environ={"TERM": kind})
+    study = study_of(workload("true"), THREE)
+    with StudyProgress(console) as progress:
+        progress.begin(study, [])
+        progress.started(study.plan[0], None)
+    assert shown.getvalue().count("trials; now") == lines
+    before = shown.tell()
+    with WorkProgress(console) as work:
+        work(1, 2, "work")
+    assert (shown.tell() == before) is bool(lines)
 
 
 def finished_study(folder: Path) -> tuple[Study, bytes]:
