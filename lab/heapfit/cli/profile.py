@@ -25,7 +25,7 @@ from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.files import free_name
 from heapfit.host.program import inherited
-from heapfit.text import join_words, readable
+from heapfit.text import join_words, readable, visible
 
 if TYPE_CHECKING:
     from heapfit.diff import Diff
@@ -351,6 +351,9 @@ def _answer(
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
+        if as_json and len({*columns}) < len(columns):
+            twice = next(each for each in columns if columns.count(each) > 1)
+            raise UsageError(f"--json: two columns are called {twice}; rename one with AS")
         sampled = any(read_summary(each).info.sample for each in folders)
         if sampled and "weight" not in query.lower():
             warn(
@@ -380,7 +383,8 @@ def _print_records(columns: list[str], rows: Rows) -> None:
 def _print_first(columns: list[str], rows: Rows) -> None:
     """Print as many rows as anybody reads, and say how many there are."""
     first = list(islice(rows, _MOST_ROWS))
-    _print_rows(columns, [["" if v is None else str(v) for v in row] for row in first])
+    cells = [["" if v is None else visible(str(v)) for v in row] for row in first]
+    _print_rows([*map(visible, columns)], cells)  # PIVOT makes names of values.
     left = sum(1 for _ in rows)
     shown = f"; these are the first {len(first):,}, --csv prints all" if left else ""
     say(f"{len(first) + left:,} rows{shown}")
