@@ -157,5 +157,8 @@ def write_durably(path: Path, content: bytes) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
+    except OSError as error:  # Some network and shared file systems cannot do it with a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(folder)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import stat
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from io import StringIO
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from engine_helpers import allowed_cores, start_the_clock_late, study_of, system
 from heapfit.cli import output
 from heapfit.cli.progress import ManyProgress, StudyProgress, WorkProgress, kept_on_interrupt
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import replacing, replacing_folder, write_text
+from heapfit.files import replacing, replacing_folder, write_durably, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
 from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
@@ -289,6 +291,28 @@ def test_a_full_disk_keeps_what_is_measured_and_says_what_to_do(tmp_path: Path) 
         assert (tmp_path / "trials.jsonl").stat().st_size == second_end
         journal.append(trials[2])
     assert order_of(load(tmp_path)[1]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "of_folders", "is_kept"),
+    [
+        (errno.EINVAL, True, True),
+        (errno.ENOTSUP, True, True),
+        (errno.EIO, True, False),
+        (errno.EINVAL, False, False),
+    ],
+)
+def test_only_a_file_system_that_cannot_sync_folders_may_leave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, of_folders: bool, is_kept: bool
+) -> None:
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) is of_folders:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with nullcontext() if is_kept else pytest.raises(OSError, match=os.strerror(code)):
+        write_durably(tmp_path / "file", b"content")
+    assert (tmp_path / "file").exists() is of_folders
 
 
 @pytest.mark.full
