@@ -19,6 +19,12 @@ from heapfit.paths import data_dir
 _DIGEST_LETTERS = 12
 
 
+def system() -> list[str]:
+    """Return what tells apart the machines that may share a data folder: what is compiled on one
+    may not run on another."""
+    return [platform.machine(), *platform.libc_ver()]
+
+
 def compile_native(target: Path, arguments: Sequence[str], name: str, needs: str = "") -> None:
     """Compile `target` from `arguments`: flags, sources and libraries, in the compiler's order.
 
@@ -51,9 +57,7 @@ def compiled_once(
             f"{packaged.name} is missing from this installation; "
             f"install {needs or 'gcc'} and build heapfit anew"
         )
-    # The data folder may be in a home that machines of several kinds share.
-    system = (platform.machine(), *platform.libc_ver())
-    content = hashlib.sha256("\0".join([*system, *arguments]).encode())
+    content = hashlib.sha256("\0".join([*system(), *arguments]).encode())
     for path in inputs:
         content.update(path.read_bytes())
     digest = content.hexdigest()[:_DIGEST_LETTERS]
