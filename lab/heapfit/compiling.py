@@ -14,7 +14,7 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError
 from heapfit.files import replacing
-from heapfit.paths import data_dir
+from heapfit.paths import data_dir, keeping
 
 _DIGEST_LETTERS = 12
 
@@ -63,6 +63,7 @@ def compiled_once(
     digest = content.hexdigest()[:_DIGEST_LETTERS]
     built = data_dir() / "native" / f"{packaged.stem}-{digest}{packaged.suffix}"
     if not built.exists():
-        built.parent.mkdir(parents=True, exist_ok=True)
+        with keeping(built.parent):
+            built.parent.mkdir(parents=True, exist_ok=True)
         compile_native(built, arguments, packaged.name, needs)
     return built

@@ -53,7 +53,7 @@ def load_workload(path: Path) -> Workload:
 
 def resolve_workload(name: str) -> Workload:
     """Return the workload that a user named: one of heapfit's, a TOML file, or its folder."""
-    path = Path(name).expanduser()
+    path = paths.expanded(name)
     if name.endswith(".toml"):
         return load_workload(path)
     known = {} if "/" in name else load_workloads()
@@ -153,7 +153,8 @@ def prepare_workload(workload: Workload, say: Callable[[str], None]) -> Path:
     """
     folder = data_folder(workload)
     if workload.prepare is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with paths.keeping(folder.parent):
+            folder.mkdir(parents=True, exist_ok=True)
     elif not is_prepared(workload):
         say(f"preparing the data of {workload.name} (once)")
         with replaced(folder) as temporary:
