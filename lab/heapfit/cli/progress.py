@@ -199,11 +199,11 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def told_on_interrupt() -> Iterator[None]:
-    """On Ctrl-C before the first trial say that there is none, and exit as a shell expects."""
+    """On Ctrl-C before a trial runs, of a continued fit, too, exit as a shell expects."""
     try:
         yield
     except KeyboardInterrupt:
-        warn("interrupted: nothing was measured yet")
+        warn("interrupted; the same command continues where it stopped")
         raise typer.Exit(INTERRUPTED) from None
 
 
