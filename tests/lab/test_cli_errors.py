@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
-from heapfit import paths
+from heapfit import __version__, paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
 from heapfit.cli.output import print_json, warn
@@ -52,6 +52,11 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert len(lines) > 1
     assert max(map(len, lines)) <= 40
     assert " ".join(lines).split() == piped.split()
+
+
+def test_the_version_is_all_that_is_printed(run_heapfit: Heapfit) -> None:
+    alone = run_heapfit("--version").stdout
+    assert alone == run_heapfit("--version", "lib", "--json").stdout == f"heapfit {__version__}\n"
 
 
 def test_ctrl_c_is_answered_where_a_command_has_nothing_to_say_of_it(
