@@ -14,6 +14,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.text import SPELLED_OUT, is_text, readable, shell_word
 
 RECORDING_MAGIC = b"heapfit\x1a"  # what a recording begins with
+RECORDING_SUFFIX = ".hft"
 
 
 def check_name(path: Path) -> None:
