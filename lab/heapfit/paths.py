@@ -21,13 +21,9 @@ _ANOTHER_FOLDER = "set HEAPFIT_HOME to a folder that you may write to"
 # The dynamic linker splits LD_PRELOAD at these and offers no way to quote them.
 _PRELOAD_SEPARATORS = (" ", ":", "\t", "\n")
 
+# An installed heapfit has its `lib/`, `include/` and `share/` here.
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
-
-
-def prefix() -> Path:
-    """Return the folder that holds `lib/`, `include/` and `share/` of an installed heapfit."""
-    return _PACKAGE
 
 
 def library(variant: str = DEFAULT_VARIANT) -> Path:
@@ -49,7 +45,7 @@ def library(variant: str = DEFAULT_VARIANT) -> Path:
 
 def libraries() -> dict[str, Path]:
     """Return the built variants of the library by name; an empty dictionary when there are none."""
-    for folder in (prefix() / "lib", _CHECKOUT / "build" / "release"):
+    for folder in (_PACKAGE / "lib", _CHECKOUT / "build" / "release"):
         if (folder / "libheapfit.so").is_file():
             variants = {
                 path.name.removeprefix("libheapfit-").removesuffix(".so"): path
@@ -121,5 +117,5 @@ def keeping(folder: Path) -> Iterator[None]:
 
 
 def _shared(name: str) -> Path:
-    installed = prefix() / "share" / name
+    installed = _PACKAGE / "share" / name
     return installed if installed.is_dir() else _CHECKOUT / name
