@@ -141,6 +141,15 @@ def test_an_answer_of_any_length_is_read_as_it_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.gate
+def test_a_statement_without_rows_is_run_and_no_statement_refused(tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    with asked([folder], "SET threads=1; -- and no more") as (columns, rows):
+        assert (len(columns), [*rows]) == (1, [])
+    with pytest.raises(UsageError, match="there is no query"), asked([folder], " ; -- none"):
+        pass
+
+
+@pytest.mark.gate
 def test_an_unknown_table_is_told_from_those_that_there_are(tmp_path: Path) -> None:
     folder = trace(tmp_path / "service")
     with (

@@ -392,8 +392,7 @@ def _print_first(columns: list[str], rows: Rows) -> None:
     """Print as many rows as anybody reads, and say how many there are."""
     first = list(islice(rows, _MOST_ROWS))
     cells = [["" if v is None else visible(str(v)) for v in row] for row in first]
-    if columns:  # A statement such as SET has none.
-        _print_rows([*map(visible, columns)], cells)  # PIVOT makes names of values.
+    _print_rows([*map(visible, columns)], cells)  # PIVOT makes names of values.
     left = sum(1 for _ in rows)
     shown = f"; these are the first {len(first):,}, --csv prints all" if left else ""
     say(f"{len(first) + left:,} rows{shown}")
