@@ -14,9 +14,15 @@ from pathlib import Path
 
 from heapfit.errors import HeapfitError
 from heapfit.files import replacing
-from heapfit.paths import data_dir
+from heapfit.paths import data_dir, keeping
 
 _DIGEST_LETTERS = 12
+
+
+def system() -> list[str]:
+    """Return what tells apart the machines that may share a data folder: what is compiled on one
+    may not run on another."""
+    return [platform.machine(), *platform.libc_ver()]
 
 
 def compile_native(target: Path, arguments: Sequence[str], name: str, needs: str = "") -> None:
@@ -51,14 +57,13 @@ def compiled_once(
             f"{packaged.name} is missing from this installation; "
             f"install {needs or 'gcc'} and build heapfit anew"
         )
-    # The data folder may be in a home that machines of several kinds share.
-    system = (platform.machine(), *platform.libc_ver())
-    content = hashlib.sha256("\0".join([*system, *arguments]).encode())
+    content = hashlib.sha256("\0".join([*system(), *arguments]).encode())
     for path in inputs:
         content.update(path.read_bytes())
     digest = content.hexdigest()[:_DIGEST_LETTERS]
     built = data_dir() / "native" / f"{packaged.stem}-{digest}{packaged.suffix}"
     if not built.exists():
-        built.parent.mkdir(parents=True, exist_ok=True)
+        with keeping(built.parent):
+            built.parent.mkdir(parents=True, exist_ok=True)
         compile_native(built, arguments, packaged.name, needs)
     return built

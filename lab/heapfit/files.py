@@ -14,6 +14,7 @@ from heapfit.errors import HeapfitError, UsageError
 from heapfit.text import SPELLED_OUT, is_text, readable, shell_word
 
 RECORDING_MAGIC = b"heapfit\x1a"  # what a recording begins with
+RECORDING_SUFFIX = ".hft"
 
 
 def check_name(path: Path) -> None:
@@ -157,5 +158,8 @@ def write_durably(path: Path, content: bytes) -> None:
     folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(folder)
+    except OSError as error:  # Some network and shared file systems cannot do it with a folder.
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(folder)

@@ -6,23 +6,24 @@ imports more than the standard library: `heapfit run` stands in front of other p
 start quickly.
 """
 
+import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from heapfit.errors import HeapfitError, unknown
 
 DEFAULT_VARIANT = "default"
 
+_ANOTHER_FOLDER = "set HEAPFIT_HOME to a folder that you may write to"
+
 # The dynamic linker splits LD_PRELOAD at these and offers no way to quote them.
 _PRELOAD_SEPARATORS = (" ", ":", "\t", "\n")
 
+# An installed heapfit has its `lib/`, `include/` and `share/` here.
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
-
-
-def prefix() -> Path:
-    """Return the folder that holds `lib/`, `include/` and `share/` of an installed heapfit."""
-    return _PACKAGE
 
 
 def library(variant: str = DEFAULT_VARIANT) -> Path:
@@ -44,7 +45,7 @@ def library(variant: str = DEFAULT_VARIANT) -> Path:
 
 def libraries() -> dict[str, Path]:
     """Return the built variants of the library by name; an empty dictionary when there are none."""
-    for folder in (prefix() / "lib", _CHECKOUT / "build" / "release"):
+    for folder in (_PACKAGE / "lib", _CHECKOUT / "build" / "release"):
         if (folder / "libheapfit.so").is_file():
             variants = {
                 path.name.removeprefix("libheapfit-").removesuffix(".so"): path
@@ -87,10 +88,34 @@ def data_dir() -> Path:
     if home:
         return Path(home).absolute()
     cache = os.environ.get("XDG_CACHE_HOME")
-    base = Path(cache) if cache else Path.home() / ".cache"
+    try:
+        base = Path(cache) if cache else Path.home() / ".cache"
+    except RuntimeError as error:
+        raise HeapfitError(f"this user has no home folder; {_ANOTHER_FOLDER}") from error
     return base.absolute() / "heapfit"
 
 
+def expanded(name: str) -> Path:
+    """Return the path that a user wrote with a `~`; pathlib raises where there is no such user.
+
+    >>> str(expanded("~no-such-user/a.so")), str(expanded("a~b"))
+    ('~no-such-user/a.so', 'a~b')
+    """
+    return Path(os.path.expanduser(name))
+
+
+@contextmanager
+def keeping(folder: Path) -> Iterator[None]:
+    """Around what writes to `folder`, a part of the data folder: HeapfitError where it cannot."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        remedy = "make room" if is_full else _ANOTHER_FOLDER
+        raise HeapfitError(f"cannot write to {folder}: {reason}; {remedy}") from error
+
+
 def _shared(name: str) -> Path:
-    installed = prefix() / "share" / name
+    installed = _PACKAGE / "share" / name
     return installed if installed.is_dir() else _CHECKOUT / name

@@ -242,6 +242,7 @@ TERMINAL_DIGITS = 3
 PAGE_DIGITS = 4
 _MOST_DECIMALS = 6
 
+COLUMN_GAP = 2  # between two columns of a table in a terminal
 DASH = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 

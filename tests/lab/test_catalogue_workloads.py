@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,16 @@ def test_data_is_prepared_anew_when_the_preparation_changes(
     described.write_text(TOML.replace("b a", "c d"))
     folder = catalogue.prepare_workload(catalogue.resolve_workload(str(described)), said.append)
     assert (folder / "letters").read_text() == "c d\n"
+
+
+def test_data_is_prepared_anew_on_a_machine_with_another_c_library(
+    described: Path, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = catalogue.resolve_workload(str(described))
+    for version, times in (("2.36", 1), ("2.36", 1), ("2.41", 2)):
+        monkeypatch.setattr(platform, "libc_ver", lambda version=version: ("glibc", version))
+        catalogue.prepare_workload(workload, said.append)
+        assert len(said) == times
 
 
 def test_a_missing_program_is_named(described: Path, said: list[str]) -> None:

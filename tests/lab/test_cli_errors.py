@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -16,12 +17,12 @@ from typing import Any
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
-from heapfit import paths
+from heapfit import __version__, paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
 from heapfit.cli.output import print_json, warn
 from heapfit.cli.quick import done_quickly
-from heapfit.errors import CannotRun
+from heapfit.errors import CannotRun, HeapfitError
 from heapfit.profile.advice import replayed
 from heapfit.text import SPELLED_OUT
 from trace_data import service
@@ -53,6 +54,11 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
     assert " ".join(lines).split() == piped.split()
 
 
+def test_the_version_is_all_that_is_printed(run_heapfit: Heapfit) -> None:
+    alone = run_heapfit("--version").stdout
+    assert alone == run_heapfit("--version", "lib", "--json").stdout == f"heapfit {__version__}\n"
+
+
 def test_ctrl_c_is_answered_where_a_command_has_nothing_to_say_of_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -62,6 +68,33 @@ def test_ctrl_c_is_answered_where_a_command_has_nothing_to_say_of_it(
     monkeypatch.setattr(TyperGroup, "invoke", interrupted)
     assert reported(lambda: application(["doctor"])) == 130
     assert capsys.readouterr().err == "heapfit: interrupted\n"
+
+
+def test_who_has_no_home_is_told_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HEAPFIT_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(HeapfitError, match="no home folder; set HEAPFIT_HOME"):
+        paths.data_dir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert paths.data_dir() == tmp_path / ".cache" / "heapfit"
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.EACCES, "set HEAPFIT_HOME to a folder"),
+        (errno.EROFS, "set HEAPFIT_HOME to a folder"),
+        (errno.ENOSPC, "make room"),
+        (errno.EDQUOT, "make room"),
+    ],
+)
+def test_room_is_advised_only_where_there_is_none(code: int, remedy: str) -> None:
+    said = f"cannot write to /x: .*; {remedy}"
+    with pytest.raises(HeapfitError, match=said), paths.keeping(Path("/x")):
+        raise OSError(code, os.strerror(code))
 
 
 OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]

@@ -177,6 +177,12 @@ def test_ctl_without_a_process_shows_the_choice(run_heapfit: Heapfit, start: Sta
     assert all(each in asked.stdout for each in pids)
 
 
+def test_a_process_that_is_named_twice_is_exported_once(run_heapfit: Heapfit, start: Start) -> None:
+    first, second = (listening_pid(start("--control")) for _ in range(2))
+    found = json.loads(run_heapfit("export", "--json", first, second, first).stdout)
+    assert [str(each["pid"]) for each in found] == [first, second]
+
+
 @contextmanager
 def exported(environment: dict[str, str]) -> Iterator[str]:
     """The address of a `heapfit export --prometheus`, at a port of its own."""

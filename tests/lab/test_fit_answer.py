@@ -142,7 +142,7 @@ def test_ctrl_c_before_the_first_run_is_answered(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(typer.Exit) as ended, progress.told_on_interrupt():
         raise KeyboardInterrupt
     assert ended.value.exit_code == 130
-    assert said == ["interrupted: nothing was measured yet"]
+    assert said == ["interrupted; the same command continues where it stopped"]
 
 
 def test_the_page_has_the_answer_and_what_is_deployed_as_text(tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ from urllib.request import Request, urlopen
 
 import pytest
 from heapfit.errors import HeapfitError
-from heapfit.export import openmetrics
+from heapfit.export import openmetrics, pprof_page
 from heapfit.host.proc import Process, find
 from live_double import MIB, Double
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
@@ -73,6 +74,27 @@ def test_a_ledger_that_is_not_given_in_time_is_told_of(double: Double) -> None:
     families = scraped(with_ledgers=True)
     assert value(families["heapfit_ledger_up"]) == 0
     assert value(families["heapfit_up"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/debug/pprof/heap", "404", "there is no such process to ask"),
+        ("GET", "/debug/pprof/allocs", "404", "there is only /debug/pprof/heap"),
+        ("HEAD", "/debug/pprof/heap", "405", "use OPTIONS or GET"),
+        ("GET", "/debug", "200", ""),
+        ("GET", "/metrics", "200", ""),
+    ],
+)
+def test_a_profile_that_there_is_not_is_neither_metrics_nor_worked_for(
+    method: str, path: str, status: str, said: str
+) -> None:
+    told: list[str] = []
+    served = pprof_page.beside(make_wsgi_app(CollectorRegistry()), list)
+    environment = {"REQUEST_METHOD": method, "PATH_INFO": path}
+    [body] = served(environment, lambda status, _: told.append(status))
+    assert told[0].split()[0] == status
+    assert said in body.decode()
 
 
 @pytest.mark.parametrize(

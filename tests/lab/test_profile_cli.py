@@ -9,7 +9,7 @@ from pathlib import Path
 
 import profile_tables
 import pytest
-from conftest import Heapfit
+from conftest import Heapfit, assert_one_line
 from engine_helpers import compiled
 from heapfit.cli.profile import _default_page
 from heapfit.errors import UsageError
@@ -147,6 +147,15 @@ def test_an_answer_of_any_length_is_read_as_it_comes(tmp_path: Path) -> None:
 
 
 @pytest.mark.gate
+def test_a_statement_without_rows_is_run_and_no_statement_refused(tmp_path: Path) -> None:
+    folder = trace(tmp_path / "service")
+    with asked([folder], "SET threads=1; -- and no more") as (columns, rows):
+        assert (len(columns), [*rows]) == (1, [])
+    with pytest.raises(UsageError, match="there is no query"), asked([folder], " ; -- none"):
+        pass
+
+
+@pytest.mark.gate
 def test_an_unknown_table_is_told_from_those_that_there_are(tmp_path: Path) -> None:
     folder = trace(tmp_path / "service")
     with (
@@ -190,6 +199,28 @@ def test_a_table_has_the_first_rows_and_json_and_csv_have_all(
     assert json.loads(run_heapfit(*query, "--json").stdout)[-1] == {"n": 1199}
     nothing = [*query[:-1], "SELECT 1 AS n WHERE false", "--json"]
     assert json.loads(run_heapfit(*nothing).stdout) == []
+
+
+def test_a_name_from_outside_is_spelled_out_in_a_table_and_whole_elsewhere(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    """Beside a name that is no danger, which stays as it is."""
+    query = ["profile", trace(tmp_path / "service"), "--sql"]
+    query += ["SELECT 'a' || chr(27) || '[31m' || chr(10) || 'b' AS n, 'häp' AS m"]
+    shown = run_heapfit(*query)
+    assert shown.stdout.splitlines()[1].split() == [r"a\x1b[31m\nb", "häp"]
+    assert run_heapfit(*query, "--csv").stdout == 'n,m\n"a\x1b[31m\nb",häp\n'
+    assert json.loads(run_heapfit(*query, "--json").stdout) == [{"n": "a\x1b[31m\nb", "m": "häp"}]
+
+
+def test_an_answer_with_two_columns_of_one_name_is_not_printed_as_json_with_one(
+    run_heapfit: Heapfit, tmp_path: Path
+) -> None:
+    query = ["profile", trace(tmp_path / "service"), "--sql", "SELECT 1 AS a, 2 AS a"]
+    assert run_heapfit(*query, "--csv").stdout == "a,a\n1,2\n"
+    assert_one_line(run_heapfit(*query, "--json"), 2, ["two columns are called a", "AS"])
+    query[-1] = "SELECT 1 AS a, 2 AS b"
+    assert json.loads(run_heapfit(*query, "--json").stdout) == [{"a": 1, "b": 2}]
 
 
 @pytest.fixture

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
+import stat
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import typer
 from engine_helpers import allowed_cores, start_the_clock_late, study_of, system_allocator, workload
 from heapfit.cli import output
-from heapfit.cli.progress import ManyProgress, StudyProgress, kept_on_interrupt
+from heapfit.cli.progress import ManyProgress, StudyProgress, WorkProgress, kept_on_interrupt
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import replacing, replacing_folder, write_text
+from heapfit.files import replacing, replacing_folder, write_durably, write_text
 from heapfit.records import PlannedTrial, Study, Trial, TrialStatus, WorkloadCheck
 from heapfit.report.problems import remarks
 from heapfit.statistics import read, summarise
@@ -224,6 +227,25 @@ def test_an_interrupt_tells_of_all_trials_on_disk(tmp_path: Path) -> None:
     assert f"interrupted: 4 of {len(study.plan)} trials are kept in" in told(one)
 
 
+@pytest.mark.parametrize(
+    ("is_terminal", "kind", "lines"), [(True, "dumb", 1), (True, "xterm", 0), (False, "xterm", 1)]
+)
+def test_lines_say_what_runs_where_no_bar_can_be_drawn(
+    is_terminal: bool, kind: str, lines: int
+) -> None:
+    shown = StringIO()
+    console = Console(file=shown, width=200, force_terminal=is_terminal, _environ={"TERM": kind})
+    study = study_of(workload("true"), THREE)
+    with StudyProgress(console) as progress:
+        progress.begin(study, [])
+        progress.started(study.plan[0], None)
+    assert shown.getvalue().count("trials; now") == lines
+    before = shown.tell()
+    with WorkProgress(console) as work:
+        work(1, 2, "work")
+    assert (shown.tell() == before) is bool(lines)
+
+
 def finished_study(folder: Path) -> tuple[Study, bytes]:
     study = study_of(workload("true"), THREE, replicates=1)
     execute(study, folder)
@@ -270,6 +292,28 @@ def test_a_full_disk_keeps_what_is_measured_and_says_what_to_do(tmp_path: Path) 
         assert (tmp_path / "trials.jsonl").stat().st_size == second_end
         journal.append(trials[2])
     assert order_of(load(tmp_path)[1]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "of_folders", "is_kept"),
+    [
+        (errno.EINVAL, True, True),
+        (errno.ENOTSUP, True, True),
+        (errno.EIO, True, False),
+        (errno.EINVAL, False, False),
+    ],
+)
+def test_only_a_file_system_that_cannot_sync_folders_may_leave_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, of_folders: bool, is_kept: bool
+) -> None:
+    def fsync(fd: int) -> None:
+        if stat.S_ISDIR(os.fstat(fd).st_mode) is of_folders:
+            raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with nullcontext() if is_kept else pytest.raises(OSError, match=os.strerror(code)):
+        write_durably(tmp_path / "file", b"content")
+    assert (tmp_path / "file").exists() is of_folders
 
 
 @pytest.mark.full

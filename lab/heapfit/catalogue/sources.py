@@ -85,7 +85,7 @@ class File(Source):
     """A library that the user names by its path."""
 
     def find(self, allocator: Allocator) -> InstalledAllocator | None:
-        library = Path(allocator.source.library or "").expanduser()
+        library = paths.expanded(allocator.source.library or "")
         version = allocator.source.version or "unknown"
         return describe(allocator, version, library) if library.is_file() else None
 
@@ -237,14 +237,8 @@ def replaced(final: Path) -> Iterator[Path]:
 
     Raises HeapfitError when the folder cannot be made or written.
     """
-    try:
-        with replacing_folder(final) as unfinished:
-            yield unfinished
-    except OSError as error:
-        raise HeapfitError(
-            f"cannot write to {final.parent}: {error.strerror}; "
-            "set HEAPFIT_HOME to a folder that you may write to"
-        ) from error
+    with paths.keeping(final.parent), replacing_folder(final) as unfinished:
+        yield unfinished
 
 
 def _libc_version() -> str:

@@ -141,7 +141,7 @@ def _check_experiment(path: Path, experiment: Experiment, allocators: Sequence[s
 def resolve_study(name: str) -> StudyDefinition:
     """Return the study that a user named: one of heapfit's, or a TOML file."""
     if name.endswith(".toml") or "/" in name:
-        return load_study(Path(name).expanduser())
+        return load_study(paths.expanded(name))
     known = load_studies()
     if name not in known:
         raise unknown("study", name, known)

@@ -189,7 +189,7 @@ def resolve_programs(text: str) -> dict[str, str]:
 
 
 def _file(name: str, file: str) -> str:
-    path = Path(file).expanduser().absolute() if "/" in file else Path(shutil.which(file) or file)
+    path = paths.expanded(file).absolute() if "/" in file else Path(shutil.which(file) or file)
     if not path.is_file():
         raise UsageError(f"{name}: there is no program {file!r}; check its path, or build it")
     return str(path)

@@ -2,7 +2,7 @@
 
 A workload may need programs installed and data prepared. Prepared data is kept in the data folder
 as `workloads/NAME-vVERSION`, for a user's file with a digest of its folder's path behind it, and
-made again when the workload's preparation changes.
+made again when the workload's preparation changes, or the machine: it may have been compiled.
 """
 
 import hashlib
@@ -19,6 +19,7 @@ from heapfit.catalogue.command import filled, last_line, run_quietly
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import replaced
 from heapfit.catalogue.variants import PLACEHOLDER
+from heapfit.compiling import system
 from heapfit.errors import HeapfitError, UsageError, unknown
 from heapfit.files import check_name
 from heapfit.host.program import cannot_start, check_text, started_by
@@ -52,7 +53,7 @@ def load_workload(path: Path) -> Workload:
 
 def resolve_workload(name: str) -> Workload:
     """Return the workload that a user named: one of heapfit's, a TOML file, or its folder."""
-    path = Path(name).expanduser()
+    path = paths.expanded(name)
     if name.endswith(".toml"):
         return load_workload(path)
     known = {} if "/" in name else load_workloads()
@@ -152,7 +153,8 @@ def prepare_workload(workload: Workload, say: Callable[[str], None]) -> Path:
     """
     folder = data_folder(workload)
     if workload.prepare is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        with paths.keeping(folder.parent):
+            folder.mkdir(parents=True, exist_ok=True)
     elif not is_prepared(workload):
         say(f"preparing the data of {workload.name} (once)")
         with replaced(folder) as temporary:
@@ -171,7 +173,7 @@ def _prepare(workload: Workload, prepare: WorkloadPrepare, folder: Path) -> None
 
 
 def _preparation(workload: Workload, prepare: WorkloadPrepare) -> dict[str, object]:
-    return {**prepare.model_dump(), "here": str(workload.here)}
+    return {**prepare.model_dump(), "here": str(workload.here), "system": system()}
 
 
 def _missing_programs(workload: Workload) -> list[str]:

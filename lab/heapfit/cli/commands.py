@@ -125,7 +125,8 @@ def _heapfit(
     """Fit a program's heap to the program: compare allocators on it, and run it under the best."""
     if version:
         typer.echo(f"heapfit {__version__}")
-    elif context.invoked_subcommand is None:
+        raise typer.Exit
+    if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 

@@ -1,6 +1,5 @@
 """`heapfit explain`: the functions and lines behind the addresses in the library's messages."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -9,6 +8,7 @@ import typer
 
 from heapfit.cli.arguments import AsJson
 from heapfit.cli.commands import new_app
+from heapfit.cli.output import print_json
 from heapfit.errors import UsageError
 
 app = new_app()
@@ -45,7 +45,7 @@ def explain(
             else f"there is no file '{log}'; to read a log from stdin: heapfit explain < FILE"
         )
     if as_json:
-        typer.echo(json.dumps(reports(lines), indent=2))
+        print_json(reports(lines))
         return
     for line in explained(lines):
         typer.echo(line)

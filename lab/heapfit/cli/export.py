@@ -66,7 +66,7 @@ def export(
     """
     if not prometheus and not as_json:
         raise UsageError("in which form? write: heapfit export --prometheus, or --json")
-    numbers = [process_number(pid) for pid in pids or []]
+    numbers = [*dict.fromkeys(process_number(pid) for pid in pids or [])]  # each once
     if as_json:
         print_json(
             [
@@ -115,7 +115,7 @@ def _serve(numbers: list[int], host: str, port: int, *, with_ledgers: bool) -> N
         )
     except OSError as error:
         raise _cannot_listen(error, host, port) from error
-    say(f"serving http://{host}:{server.server_port}/metrics; Ctrl-C ends it")
+    say(f"serving http://{_address(host, server.server_port)}/metrics; Ctrl-C ends it")
     signal.sigwait(_ENDS)
     server.shutdown()
     server.server_close()
@@ -130,4 +130,13 @@ def _cannot_listen(error: OSError, host: str, port: int) -> HeapfitError:
         errno.EACCES: "ports below 1024 are for root; choose another by --port",
         errno.EADDRNOTAVAIL: "this machine does not have that address; choose another by --host",
     }.get(error.errno or 0, str(error))
-    return HeapfitError(f"cannot listen at {host}:{port}: {advice}")
+    return HeapfitError(f"cannot listen at {_address(host, port)}: {advice}")
+
+
+def _address(host: str, port: int) -> str:
+    """As a URL has it.
+
+    >>> _address("127.0.0.1", 9464), _address("::1", 9464)
+    ('127.0.0.1:9464', '[::1]:9464')
+    """
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -41,7 +41,7 @@ from heapfit.cli.provide import (
 )
 from heapfit.doctor import examine, examine_objects, examine_program
 from heapfit.errors import AnotherStudy, UsageError
-from heapfit.files import check_name
+from heapfit.files import RECORDING_SUFFIX, check_name
 from heapfit.host import proc
 from heapfit.host.machine import inherited_settings
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
@@ -60,7 +60,6 @@ app = new_app()
 
 # What of a machine's findings a fit's figures suffer from.
 _TOPICS = {"cores", "cpu quota", "load now", "cpu governor", "memory", "swap", "noise"}
-_TRACE = ".hft"
 
 
 @app.command(epilog="Example:  heapfit fit --goal memory --keep 'wall_s<=1.02' -- ./my-program")
@@ -223,7 +222,7 @@ def _check_subject(
 
 def _trace(name: str | None) -> Path | None:
     """Return the recording that is named, if one is."""
-    if name is None or not name.endswith(_TRACE):
+    if name is None or not name.endswith(RECORDING_SUFFIX):
         return None
     if not Path(name).is_file():
         raise UsageError(f"there is no recording {name}; check its path")

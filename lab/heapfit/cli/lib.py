@@ -1,6 +1,5 @@
 """`heapfit lib`: where the library is, for LD_PRELOAD in a unit file or a script."""
 
-import json
 import os
 from typing import Annotated
 
@@ -29,7 +28,9 @@ def lib(
     """Print the path of heapfit's shared library."""
     library, script = paths.library(variant), paths.gdb_script()
     if as_json:
+        from heapfit.cli.output import print_json
+
         found = {"variant": variant, "library": str(library), "gdb": str(script)}
-        typer.echo(json.dumps({**found, "version": __version__}, indent=2))
+        print_json({**found, "version": __version__})
     else:
         typer.echo(os.fsencode(script if gdb else library))

@@ -15,6 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from heapfit.text import COLUMN_GAP
+
 
 def _console(*, stderr: bool) -> Console:
     """Return a console that breaks lines where a terminal shows them, or COLUMNS asks for it.
@@ -30,8 +32,6 @@ def _console(*, stderr: bool) -> Console:
 results = _console(stderr=False)
 messages = _console(stderr=True)
 _warned: set[str] = set()
-
-_GAP = 2  # between the columns of a table
 
 
 def say(line: str) -> None:
@@ -87,13 +87,13 @@ def print_table(
     """Print a table. Where its last column has less room than its longest text, or than `least`,
     what stands in it is printed below the rest of its row."""
     *widths, longest = [max(map(cell_len, each)) for each in zip(columns, *rows, strict=True)]
-    if results.width - sum(widths) - _GAP * len(widths) >= min(longest, least or longest):
+    if results.width - sum(widths) - COLUMN_GAP * len(widths) >= min(longest, least or longest):
         made = table(*columns, right=right)
         for row in rows:
             made.add_row(*row)
         results.print(made)
         return
-    form = (" " * _GAP).join(
+    form = (" " * COLUMN_GAP).join(
         f"{{:{'>' if column in right else '<'}{width}}}"
         for column, width in zip(columns, widths, strict=False)
     )
@@ -101,9 +101,9 @@ def print_table(
     for row in rows:
         results.print(form.format(*row))
         results.print(
-            Text(f"{' ' * _GAP}{row[-1]}")
+            Text(f"{' ' * COLUMN_GAP}{row[-1]}")
             if results.soft_wrap
-            else Padding(Text(row[-1]), (0, 0, 0, _GAP))
+            else Padding(Text(row[-1]), (0, 0, 0, COLUMN_GAP))
         )
 
 

@@ -20,12 +20,21 @@ from heapfit import catalogue
 from heapfit.cli.arguments import CALLS_FOLLOWED, AsJson, On, split_list
 from heapfit.cli.commands import new_app
 from heapfit.cli.gate import check_folders
-from heapfit.cli.output import json_text, messages, print_json, results, say, say_page, table, warn
+from heapfit.cli.output import (
+    json_text,
+    messages,
+    print_json,
+    print_table,
+    results,
+    say,
+    say_page,
+    warn,
+)
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.files import free_name
 from heapfit.host.program import inherited
-from heapfit.text import join_words, readable
+from heapfit.text import COLUMN_GAP, join_words, readable, visible
 
 if TYPE_CHECKING:
     from heapfit.diff import Diff
@@ -39,7 +48,6 @@ app = new_app()
 
 _MOST_ROWS = 1000  # Of an answer to --sql that are printed as a table.
 _MOST_NAMED = 3  # files that are not compared
-_GAP = 2  # Between the columns of a table.
 # How a page of ours tells itself, and where.
 _GENERATOR, _HEAD_OF_A_PAGE = b'<meta name="generator" content="heapfit ', 1024
 
@@ -353,6 +361,9 @@ def _answer(
             pairs = zip(files, _tables(files, keep), strict=True)
             folders = [kept.enter_context(converted(*pair, shown)) for pair in pairs]
         columns, rows = kept.enter_context(asked(folders, query))
+        if as_json and len({*columns}) < len(columns):
+            twice = next(each for each in columns if columns.count(each) > 1)
+            raise UsageError(f"--json: two columns are called {twice}; rename one with AS")
         sampled = any(read_summary(each).info.sample for each in folders)
         if sampled and "weight" not in query.lower():
             warn(
@@ -382,7 +393,8 @@ def _print_records(columns: list[str], rows: Rows) -> None:
 def _print_first(columns: list[str], rows: Rows) -> None:
     """Print as many rows as anybody reads, and say how many there are."""
     first = list(islice(rows, _MOST_ROWS))
-    _print_rows(columns, [["" if v is None else str(v) for v in row] for row in first])
+    cells = [["" if v is None else visible(str(v)) for v in row] for row in first]
+    _print_rows([*map(visible, columns)], cells)  # PIVOT makes names of values.
     left = sum(1 for _ in rows)
     shown = f"; these are the first {len(first):,}, --csv prints all" if left else ""
     say(f"{len(first) + left:,} rows{shown}")
@@ -390,13 +402,9 @@ def _print_first(columns: list[str], rows: Rows) -> None:
 
 def _print_rows(columns: list[str], rows: list[list[str]]) -> None:
     """Print a table where it fits, else each row as a list of its values."""
-    lines = [columns, *rows]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
-    if sum(widths) + _GAP * (len(widths) - 1) <= results.width:
-        shown = table(*columns)
-        for row in rows:
-            shown.add_row(*row)
-        results.print(shown)
+    widths = [max(map(cell_len, each)) for each in zip(columns, *rows, strict=True)]
+    if sum(widths) + COLUMN_GAP * (len(widths) - 1) <= results.width:
+        print_table(columns, rows)
         return
     longest = max(map(cell_len, columns))
     for number, row in enumerate(rows, start=1):

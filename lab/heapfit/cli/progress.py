@@ -99,7 +99,7 @@ class StudyProgress(Progress):
 
     def _begin(self, study: Study, done: list[Trial]) -> None:
         self._bar.update(self._task, total=self.planned, completed=self.done)
-        if self.console.is_terminal:
+        if _is_drawn_on(self.console):
             self._medians = RunningMedians(study, done)
             self._live.start()
 
@@ -134,7 +134,7 @@ class StudyProgress(Progress):
         self._show(trial.planned, f"{trial.planned.allocator}: {trial.status}", remaining_s)
 
     def _show(self, planned: PlannedTrial, what: str, remaining_s: float | None) -> None:
-        if self._medians is None:  # no terminal
+        if self._medians is None:  # nothing is drawn
             return
         remain = f"{self.planned - self.done} remain"
         left = ", ".join(filter(None, [remain, _left(remaining_s), self._precision]))
@@ -143,7 +143,7 @@ class StudyProgress(Progress):
 
     def _say(self, what: str, remaining_s: float | None) -> None:
         now = time.monotonic()
-        if self.console.is_terminal or now < self._next_line:
+        if self._medians is not None or now < self._next_line:
             return
         self._next_line = now + _LINE_INTERVAL_S
         left = f", {_left(remaining_s)}" if remaining_s is not None else ""
@@ -199,11 +199,11 @@ def kept_on_interrupt(progress: StudyProgress, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def told_on_interrupt() -> Iterator[None]:
-    """On Ctrl-C before the first trial say that there is none, and exit as a shell expects."""
+    """On Ctrl-C before a trial runs, of a continued fit, too, exit as a shell expects."""
     try:
         yield
     except KeyboardInterrupt:
-        warn("interrupted: nothing was measured yet")
+        warn("interrupted; the same command continues where it stopped")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -236,11 +236,16 @@ class WorkProgress:
 
     def __call__(self, done: float, total: float, what: str) -> None:
         """Show that `done` of `total` is done, and what goes on now."""
-        if self._console.is_terminal:
+        if _is_drawn_on(self._console):
             if self._task is None:
                 self._task = self._bar.add_task("")
                 self._bar.start()
             self._bar.update(self._task, completed=done, total=total, description=what)
+
+
+def _is_drawn_on(console: Console) -> bool:
+    # Of a bar Rich shows nothing at all on a dumb terminal, such as a shell in Emacs.
+    return console.is_terminal and not console.is_dumb_terminal
 
 
 def _left(remaining_s: float | None) -> str:

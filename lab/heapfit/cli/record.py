@@ -18,7 +18,7 @@ from heapfit.cli.commands import new_app
 from heapfit.cli.output import messages, print_json, say, warn
 from heapfit.cli.provide import provide_allocators, provide_programs, subject
 from heapfit.errors import HeapfitError, UsageError
-from heapfit.files import free_name
+from heapfit.files import RECORDING_SUFFIX, free_name
 from heapfit.host.interpreters import OBJECTS_FROM_MALLOC, hiding
 from heapfit.host.proc import LISTED_BY, present
 from heapfit.host.program import inherited, why_not_preloadable
@@ -43,8 +43,6 @@ from heapfit.records import Workload
 from heapfit.text import shell_word
 
 app = new_app()
-
-SUFFIX = ".hft"
 
 
 @app.command(
@@ -192,7 +190,7 @@ def _record_workload(
 
     if options.later:
         raise UsageError("--later is for a program that you drive yourself; a workload drives it")
-    file = (output or free_name(Path(f"{workload.name}{SUFFIX}"))).absolute()
+    file = (output or free_name(Path(f"{workload.name}{RECORDING_SUFFIX}"))).absolute()
     if PROCESS in file.name:
         raise UsageError(f"{PROCESS} is for a command: a workload's recordings are FILE, FILE.1 …")
     for each in (file, *file.parent.glob(f"{escape(file.name)}.[0-9]*")):
@@ -338,7 +336,7 @@ def _default(command: list[str]) -> Path:
 
 def _named_after(program: str) -> Path:
     """Return the file that a recording of this program goes to; % stands for more than itself."""
-    return Path(f"{program.replace('/', '-').replace('%', '_')}.%p{SUFFIX}")
+    return Path(f"{program.replace('/', '-').replace('%', '_')}.%p{RECORDING_SUFFIX}")
 
 
 def _seconds(text: str | None) -> int:

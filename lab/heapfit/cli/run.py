@@ -1,6 +1,5 @@
 """`heapfit run`: the user's program under heapfit, or under another allocator."""
 
-import json
 import sys
 from typing import Annotated
 
@@ -80,7 +79,9 @@ def run(
         if treatment.library is None:
             _say_what_it_is_linked_with(command[0], treatment.name)
     if as_json:
-        typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
+        from heapfit.cli.output import print_json
+
+        print_json({"command": command, "environment": changes})
     else:
         become(command, changes)
 

@@ -16,7 +16,7 @@ from heapfit.cli.commands import Group, new_app
 from heapfit.cli.output import messages, print_json, results, say, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
-from heapfit.files import free_name
+from heapfit.files import RECORDING_SUFFIX, free_name
 from heapfit.profile.flames.formats import Format, Unit, What
 from heapfit.text import shell_word
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 app = new_app(cls=Group, epilog="Example:  heapfit trace info server.hft")
 
-SUFFIX = ".hft"
 _TABLES_SUFFIX = ".tables"
 # What a person does with an exported file.
 _OPENED_BY = {
@@ -87,7 +86,7 @@ def convert(
     """
     from heapfit.trace.convert import convert as convert_trace
 
-    folder = out or trace.with_name(trace.name.removesuffix(SUFFIX) + _TABLES_SUFFIX)
+    folder = out or trace.with_name(trace.name.removesuffix(RECORDING_SUFFIX) + _TABLES_SUFFIX)
     with _shown(f"converting {trace.name}") as progress:
         made = convert_trace(_there(trace), folder, progress, symbols=symbols)
     _answer(
@@ -291,7 +290,8 @@ def _there(trace: Path) -> Path:
 
 
 def _beside(trace: Path, what: str) -> Path:
-    made = free_name(trace.with_name(f"{trace.name.removesuffix(SUFFIX)}.{what}{SUFFIX}"))
+    name = trace.name.removesuffix(RECORDING_SUFFIX)
+    made = free_name(trace.with_name(f"{name}.{what}{RECORDING_SUFFIX}"))
     say(f"writing {made}")
     return made
 

@@ -12,7 +12,8 @@ from heapfit.errors import HeapfitError
 from heapfit.host.proc import Process
 from heapfit.live.client import Client
 
-PATH = "/debug/pprof/heap"
+_FOLDER = "/debug/pprof/"
+PATH = f"{_FOLDER}heap"
 
 # As collectors of profiles wait for thirty seconds.
 _TIMEOUT_S = 25.0
@@ -25,15 +26,21 @@ Application = Callable[[_Environment, _Start], Iterable[bytes]]
 
 
 class _Refused(Exception):
-    """There is no such page: the status line, and why."""
+    """There is no such page: why."""
 
 
 def beside(others: Application, find: Find) -> Application:
-    """Return an application that serves the profiles, and leaves other paths to `others`."""
+    """Return an application that serves the profiles, and leaves other paths to `others`.
+
+    Not those of Go's other profiles: a collector would take what is there for a broken one.
+    """
 
     def serve(environment: _Environment, start: _Start) -> Iterable[bytes]:
-        if environment.get("PATH_INFO") != PATH:
-            return others(environment, start)
+        path = environment.get("PATH_INFO", "")
+        if not path.startswith(_FOLDER) or environment["REQUEST_METHOD"] != "GET":
+            return others(environment, start)  # which know no other method either
+        if path != PATH:
+            return _say(start, "404 Not Found", f"of the profiles there is only {PATH}")
         try:
             content = _file(_chosen(environment, list(find())))
         except _Refused as why:

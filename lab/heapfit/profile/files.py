@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from heapfit.errors import UsageError
+from heapfit.files import RECORDING_SUFFIX
 from heapfit.profile.analyse import OnPart, count
 from heapfit.profile.tally import Tally
 from heapfit.profile.trace import is_converted
@@ -73,7 +74,7 @@ def short_name(path: Path) -> str:
     >>> short_name(Path("a/redis.hft")), short_name(Path("redis.hft.2")), short_name(Path("tables"))
     ('redis', 'redis.hft.2', 'tables')
     """
-    return path.absolute().name.removesuffix(".hft")
+    return path.absolute().name.removesuffix(RECORDING_SUFFIX)
 
 
 def check_names(paths: Sequence[Path]) -> None:

@@ -35,9 +35,11 @@ def asked(folders: Sequence[Path], query: str) -> Iterator[tuple[list[str], Rows
             connection.execute(_view(name, folders))
         try:
             with interruptible():
+                if not connection.extract_statements(query):
+                    raise UsageError("--sql: there is no query")
                 found = connection.execute(query)
                 columns = [column[0] for column in found.description or []]
-                yield columns, _rows(found) if columns else iter(())
+                yield columns, _rows(found)
         except duckdb.Error as error:
             raise UsageError(_wrong(error)) from error
         finally:

@@ -294,13 +294,11 @@ def read_summary(folder: Path) -> Summary:
             f"{folder} is not a converted trace: it has no {missing[0]}.parquet; write: "
             "heapfit trace convert TRACE"
         )
+    file = folder / "summary.json"
     try:
-        text = (folder / "summary.json").read_text()
-        return Summary.model_validate(json.loads(text))
+        return Summary.model_validate(json.loads(file.read_text()))
     except (OSError, ValueError) as error:  # Pydantic's are ValueErrors, too.
-        raise HeapfitError(
-            f"{folder}/summary.json cannot be read ({error}); convert the trace again"
-        ) from error
+        raise HeapfitError(f"{file} cannot be read ({error}); convert the trace again") from error
 
 
 def _object_view(trace: Trace) -> str:

@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from heapfit.compiling import compiled_once
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.files import check_name, replacing_folder
-from heapfit.paths import data_dir
+from heapfit.paths import data_dir, keeping
 from heapfit.records import Record
 from heapfit.trace.library import find_library
 
@@ -154,15 +154,11 @@ def _read_facts(folder: Path) -> Facts | None:
 def _made(
     planner: Path, trace: Path, one_thread: bool, folder: Path, on_progress: OnProgress | None
 ) -> Facts:
-    try:
-        with replacing_folder(folder) as unfinished:  # another process may do the same
-            words = [str(planner), *(["--one-thread"] if one_thread else [])]
-            command = [*words, str(trace), str(unfinished / "plan")]
-            facts = _run(command, trace.stat().st_size, on_progress)
-            (unfinished / "facts.json").write_text(facts.model_dump_json(), encoding="utf-8")
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise HeapfitError(f"cannot write to {folder.parent}: {reason}; make room") from error
+    with keeping(folder.parent), replacing_folder(folder) as unfinished:  # others may do the same
+        words = [str(planner), *(["--one-thread"] if one_thread else [])]
+        command = [*words, str(trace), str(unfinished / "plan")]
+        facts = _run(command, trace.stat().st_size, on_progress)
+        (unfinished / "facts.json").write_text(facts.model_dump_json(), encoding="utf-8")
     return facts
 
 

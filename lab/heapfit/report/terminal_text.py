@@ -8,13 +8,11 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from heapfit.report.tables import Cell, Table
-from heapfit.text import DASH, TIMES, visible
+from heapfit.text import COLUMN_GAP, DASH, TIMES, visible
 
 NO_FIGURE = "-"
 # Behind the best figure of a column: colour alone says nothing.
 BEST = "*"
-# Between two columns: the padding that the table asks for, and its empty divider.
-COLUMN_GAP = 2
 INDENT = "  "
 
 
@@ -38,6 +36,7 @@ def print_problems(console: Console, lines: Sequence[str]) -> None:
 
 def new_table() -> RichTable:
     """Return a table without columns, in the form that all have."""
+    # Of COLUMN_GAP one column is the padding, the other the empty divider.
     return RichTable(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
 
 

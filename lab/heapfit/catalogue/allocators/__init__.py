@@ -19,6 +19,7 @@ from heapfit.catalogue.command import last_line, run_quietly
 from heapfit.catalogue.record_file import read_record
 from heapfit.catalogue.sources import SOURCES, Source
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.paths import expanded
 from heapfit.records import Allocator, AllocatorSource, InstalledAllocator
 from heapfit.text import shell_word
 
@@ -130,7 +131,7 @@ def _source(allocator: Allocator) -> Source:
 
 
 def _from_path(name: str, library: str) -> Allocator:
-    source = AllocatorSource(kind="file", library=str(Path(library).expanduser().absolute()))
+    source = AllocatorSource(kind="file", library=str(expanded(library).absolute()))
     return Allocator(name=name, title=f"{name} ({Path(library).name})", source=source)
 
 
@@ -138,7 +139,7 @@ def _from_file(path: Path) -> Allocator:
     allocator = read_record(path, Allocator)
     if allocator.source.kind != "file" or allocator.source.library is None:
         return allocator
-    library = path.absolute().parent / Path(allocator.source.library).expanduser()
+    library = path.absolute().parent / expanded(allocator.source.library)
     source = allocator.source.model_copy(update={"library": str(library)})
     return allocator.model_copy(update={"source": source})
 
