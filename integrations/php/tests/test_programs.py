@@ -55,6 +55,18 @@ def test_valgrind(extension: Extension) -> None:
     assert (done.returncode, done.stdout) == (0, "2001"), done.stderr
 
 
+@pytest.mark.parametrize("mode", ["defrag-dodging", "region"])
+def test_guarded_objects(extension: Extension, mode: str) -> None:
+    """Objects that HEAPFIT_OPTIONS has guarded are freed and resized as all others."""
+    base = [CLI, "-n", *modules()]
+    expected = run([*base, PROGRAMS / "twig.php"]).stdout
+    done = run(
+        [*base, *extension.settings(mode), PROGRAMS / "twig.php"],
+        HEAPFIT_OPTIONS="guard_sample:4k",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+
+
 def test_zend_alloc_off(extension: Extension) -> None:
     """Where PHP was told to use malloc, it does."""
     program = "echo heapfit_stats()['mode'], ' ', heapfit_stats()['footprint'];"
