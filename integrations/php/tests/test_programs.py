@@ -84,6 +84,16 @@ def test_limit_of_tracked_allocations_holds(extension: Extension) -> None:
     assert (done.returncode, "end" in done.stdout) == (without.returncode, "end" in without.stdout)
 
 
+@pytest.mark.parametrize(
+    ("limit", "message"), [("-1", "Out of memory (allocated "), ("1G", "Allowed memory size of ")]
+)
+def test_who_refused_memory_is_told(extension: Extension, limit: str, message: str) -> None:
+    """What the system refuses is not put down to memory_limit."""
+    settings = [*extension.settings("defrag-dodging"), *define({"memory_limit": limit})]
+    done = run([CLI, "-n", *settings, "-r", "str_repeat('x', 1 << 46);"])
+    assert done.stdout.startswith(f"\nFatal error: {message}")
+
+
 def test_dl_changes_nothing(extension: Extension) -> None:
     """A heap cannot be put under a program that already runs."""
     folder = define({"extension_dir": str(extension.release.parent), "enable_dl": "1"})
