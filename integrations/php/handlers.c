@@ -228,6 +228,12 @@ static void *between_malloc(size_t size)
     return or_end(context_malloc(request_heap.sides[request_heap.side], size), size);
 }
 
+static void between_free(void *pointer)
+{
+    free_elsewhere(pointer);
+    if (UNLIKELY(pointer == request_heap.last) && pointer != NULL) life_freed_last();
+}
+
 static void *between_realloc(void *pointer, size_t size)
 {
     if (pointer == NULL) return between_malloc(size);
@@ -246,7 +252,7 @@ struct handlers handlers_request(void)
 
 struct handlers handlers_between(void)
 {
-    return (struct handlers){between_malloc, free_elsewhere, between_realloc};
+    return (struct handlers){between_malloc, between_free, between_realloc};
 }
 
 static void install(struct handlers handlers)
