@@ -55,7 +55,8 @@ static int listener_open(void)
     int listener = platform_listen(name);
     if (listener < 0)
         platform_message("no control: the socket @%s %s", name,
-                         errno == EADDRINUSE ? "is taken by another process" : "cannot be made");
+                         errno == EADDRINUSE ? "is taken by another heap of this process, or by another process"
+                                             : "cannot be made");
     /* Its number stays taken, lest a message to stderr goes to whoever is connected. */
     if (listener < 0 || dup2(listener, STDERR_FILENO) < 0) close(STDERR_FILENO);
     return listener;

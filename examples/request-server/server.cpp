@@ -11,6 +11,8 @@
 #include "loopback.hpp"
 #include "worker.hpp"
 
+static constexpr int descriptor_wait_ms = 10;
+
 server::server(std::uint16_t port) : listener_(listen_on_loopback(port)), signals_(end_signals()) {}
 
 std::uint16_t server::port() const
@@ -28,7 +30,11 @@ void server::run(const std::vector<product> &products, std::size_t workers, memo
         if (::poll(watched, std::size(watched), -1) < 0 && errno != EINTR) checked(-1, "poll");
         if (watched[0].revents != 0) return; // the workers' destructors wait for them
         descriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        if (connection.get() < 0) continue; // the client has gone, or there are too many: later
+        if (connection.get() < 0) { // the client has gone, or there are too many: later
+            const bool too_many = errno == EMFILE || errno == ENFILE; // and poll finds the client again at once
+            if (too_many) ::poll(nullptr, 0, descriptor_wait_ms);
+            continue;
+        }
         const int on = 1;
         ::setsockopt(connection.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         threads[next++ % workers].serve(std::move(connection));

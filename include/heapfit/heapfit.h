@@ -48,7 +48,7 @@ HF_API void *hf_aligned_alloc(size_t alignment, size_t size);
 HF_API void hf_free(void *pointer);
 
 /* Frees an object of which the program knows the size that it asked for. Ends the program if the object cannot be that
- * large. */
+ * large; of objects of contexts this is not checked. */
 HF_API void hf_free_sized(void *pointer, size_t size);
 
 /* The bytes that may be used at a live object's address: at least what was asked for. 0 for NULL. */
@@ -64,10 +64,10 @@ HF_API int hf_is_ours(const void *pointer);
 
 /* ---- giving memory back ---------------------------------------------------------------------------------------------------- */
 
-/* Give back to the kernel all free memory that the calling thread's heap and the shared cache hold; memory that other threads
- * hold for their next allocations stays theirs. Returns the bytes that went to the kernel, of which those that were never touched
- * held no memory. It costs system calls, so call it at the end of a phase, not for every request. Memory that stays free is
- * returned without it; see the option decay_ms. */
+/* Give back to the kernel all free memory that the calling thread's heap and the shared cache hold. Memory that other threads
+ * hold for their next allocations stays theirs; but in a process of many threads their free spans are given back too. Returns
+ * the bytes that went to the kernel, of which those that were never touched held no memory. It costs system calls, so call it at
+ * the end of a phase, not for every request. Memory that stays free is returned without it; see the option decay_ms. */
 HF_API size_t hf_trim(void);
 
 /* Trade speed for memory, and back, during a time in which memory is short, such as the reload of a large index (Janardhana
@@ -153,7 +153,9 @@ HF_API int hf_context_owns(const hf_context *context, const void *pointer);
 
 /* From now on the calling thread's malloc, calloc, realloc(NULL) and aligned forms, operator new and hf_malloc take their
  * memory from `context`, which is entered if need be; NULL: from the thread's own heap again. Returns where they took it
- * from before; pass that to go back, so that switches nest. An object that is reallocated stays in the heap that it came from.
+ * from before; pass that to go back, so that switches nest. An object that is reallocated stays in the heap that it came from; but
+ * one of a context that has to move, and that another thread than the context's owner reallocates, moves to that thread's own
+ * heap, and then has to be freed.
  * Every object has to be freed, or forgotten, before its context is emptied: what a library allocates for later use, such as a
  * cache or a stream's buffer, must not be allocated while switched. */
 HF_API hf_context *hf_context_switch(hf_context *context);

@@ -65,6 +65,7 @@ static ZEND_FUNCTION(usage_reset_peak)
 static ZEND_FUNCTION(give_back)
 {
     ZEND_PARSE_PARAMETERS_NONE();
+    context_give_back_unused(request_heap.main);
     RETURN_LONG((zend_long)hf_trim());
 }
 
@@ -114,9 +115,8 @@ static void add_size(zval *array, const char *name, size_t value)
     add_assoc_long(array, name, (zend_long)value);
 }
 
-static void add_counts(zval *array)
+static void add_counts(zval *array, struct counts counts)
 {
-    struct counts counts = counting_now();
     add_size(array, "mallocs", counts.mallocs);
     add_size(array, "frees", counts.frees);
     add_size(array, "reallocs", counts.reallocs);
@@ -130,7 +130,6 @@ static ZEND_FUNCTION(heapfit_stats)
     /* Before the array, which is memory too. */
     struct usage usage = functions_usage();
     struct counts counts = counting_now();
-    (void)counts;
     array_init(return_value);
     add_assoc_string(return_value, "mode", settings.inactive != NULL ? "off" : settings.mode);
     add_size(return_value, "live", usage.live);
@@ -139,7 +138,7 @@ static ZEND_FUNCTION(heapfit_stats)
     add_size(return_value, "footprint", usage.footprint);
     add_size(return_value, "footprint_peak", usage.footprint_peak);
     add_size(return_value, "free_alls", request_heap.main != NULL ? request_heap.main->free_alls : 0);
-    if (settings.count && settings.inactive == NULL) add_counts(return_value);
+    if (settings.count && settings.inactive == NULL) add_counts(return_value, counts);
 }
 
 const zend_function_entry heapfit_functions[] = {ZEND_FE(heapfit_stats, arginfo_heapfit_stats) ZEND_FE_END};

@@ -27,6 +27,13 @@ static struct chunk *chunk_of_block(const char *function, void *pointer)
     return chunk_of(span);
 }
 
+/* The context of an object. One that is guarded lies outside of all chunks. */
+static struct hf_context *context_of_block(const char *function, void *pointer)
+{
+    struct hf_context *guarded = is_guarded(pointer) ? guard_owner(pointer) : NULL;
+    return UNLIKELY(guarded != NULL) ? guarded : chunk_of_block(function, pointer)->context;
+}
+
 /* Zend frees its heap itself, as the last thing of all, with the handler: not before that is it over with ours. */
 static COLD void zend_heap_free(void)
 {
@@ -44,7 +51,7 @@ static NOINLINE void free_elsewhere(void *pointer)
         else zend_mm_free(request_heap.zend, pointer);
         return;
     }
-    context_free(chunk_of_block("efree", pointer)->context, pointer);
+    context_free(context_of_block("efree", pointer), pointer);
 }
 
 /* ---- a request's malloc and free, defrag-dodging ------------------------------------------------------------------------- */
@@ -155,11 +162,21 @@ static void *main_realloc(void *pointer, size_t size)
     return object;
 }
 
+static COLD void *realloc_guarded(void *pointer, size_t size)
+{
+    struct hf_context *owner = context_of_block("erealloc", pointer);
+    if (owner == request_heap.main) return main_realloc(pointer, size);
+    void *moved = move(pointer, guard_usable_size("erealloc", pointer), size, false);
+    if (moved != NULL) context_free(owner, pointer);
+    return moved;
+}
+
 static NOINLINE void *realloc_slow(void *pointer, size_t size)
 {
     struct hf_context *context = request_heap.main;
     if (pointer == NULL) return malloc_slow(size);
     if (is_zends(pointer)) return zend_mm_realloc(request_heap.zend, pointer, size);
+    if (UNLIKELY(is_guarded(pointer))) return realloc_guarded(pointer, size);
     struct chunk *chunk = chunk_of_block("erealloc", pointer);
     struct hf_context *owner = chunk->context;
     bool alone = chunk->number == CHUNK_ALONE;
@@ -211,11 +228,17 @@ static void *between_malloc(size_t size)
     return or_end(context_malloc(request_heap.sides[request_heap.side], size), size);
 }
 
+static void between_free(void *pointer)
+{
+    free_elsewhere(pointer);
+    if (UNLIKELY(pointer == request_heap.last) && pointer != NULL) life_freed_last();
+}
+
 static void *between_realloc(void *pointer, size_t size)
 {
     if (pointer == NULL) return between_malloc(size);
     if (is_zends(pointer)) return zend_mm_realloc(request_heap.zend, pointer, size);
-    return or_end(context_realloc(chunk_of_block("erealloc", pointer)->context, pointer, size), size);
+    return or_end(context_realloc(context_of_block("erealloc", pointer), pointer, size), size);
 }
 
 /* ---- which of them ---------------------------------------------------------------------------------------------------------------- */
@@ -229,7 +252,7 @@ struct handlers handlers_request(void)
 
 struct handlers handlers_between(void)
 {
-    return (struct handlers){between_malloc, free_elsewhere, between_realloc};
+    return (struct handlers){between_malloc, between_free, between_realloc};
 }
 
 static void install(struct handlers handlers)

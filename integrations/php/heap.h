@@ -6,7 +6,8 @@
  * PHP tells an extension neither when a request begins to allocate nor when its memory is forgotten (that is between one
  * request's post-deactivate and the next one's RINIT). So what is allocated in between comes from a small side context, and
  * there are two: when a request has begun, all that belonged to the request before it is emptied, namely `main` and the side
- * context that was in use while that request started.
+ * context that was in use while that request started. `main` is emptied before if PHP's last free of the request is seen: a
+ * process may wait for hours until the next one.
  *
  * Which file does what: handlers.c emalloc, efree, erealloc; life.c when contexts are made, used and emptied; limit.c
  * memory_limit; teardown.c the end of a request without freeing each object; functions.c what PHP programs call; counting.c
@@ -36,6 +37,8 @@ struct request_heap {
     zend_mm_heap *zend; /* whose handlers we are; still has what was allocated before */
     enum mode mode;
     bool in_request; /* `main` is in use */
+    bool emptied; /* `main` is, before the next request has begun */
+    const void *last; /* what PHP frees as the last of a request; NULL: it has, or a request runs */
 };
 
 extern struct request_heap request_heap;
@@ -74,6 +77,7 @@ struct handlers handlers_between(void);
 
 bool life_begin_request(void); /* false: there is no memory for contexts, Zend's own manager goes on */
 void life_end_request(void);
+void life_freed_last(void);
 void life_end(void);
 
 /* ---- limit.c ------------------------------------------------------------------------------------------------------------ */

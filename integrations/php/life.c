@@ -40,17 +40,48 @@ bool life_begin_request(void)
             return false;
         }
     } else {
-        hf_context_free_all(request_heap.main);
+        if (!request_heap.emptied) hf_context_free_all(request_heap.main);
         hf_context_free_all(request_heap.sides[!request_heap.side]);
     }
     request_heap.in_request = true;
+    request_heap.emptied = false;
+    request_heap.last = NULL;
     limit_begin_request();
     handlers_install_request();
     return true;
 }
 
+/* PHP ends a request by freeing its compiler's arena, the first part last, and then the table of its interned strings, if it has
+ * one (main.c, php_request_shutdown). With that nothing of the request is looked at any more. */
+static const void *first_of_arena(void)
+{
+    const zend_arena *arena = CG(arena);
+    while (arena->prev != NULL) arena = arena->prev;
+    return arena;
+}
+
+static const void *table_of_strings(void)
+{
+    HashTable *strings = &CG(interned_strings);
+    return (HT_FLAGS(strings) & HASH_FLAG_UNINITIALIZED) != 0 ? NULL : HT_GET_DATA_ADDR(strings);
+}
+
+void life_freed_last(void)
+{
+    const void *table = table_of_strings();
+    bool is_over = table == NULL || table == request_heap.last;
+    request_heap.last = is_over ? NULL : table;
+    if (!is_over) return;
+    size_t footprint = request_heap.main->footprint;
+    hf_context_free_all(request_heap.main);
+    request_heap.emptied = true;
+    /* PHP waits for the next request without a call that would come by what is due. */
+    if (request_heap.main->footprint < footprint) hf_trim();
+}
+
 void life_end_request(void)
 {
+    request_heap.last = first_of_arena();
     request_heap.in_request = false;
     request_heap.side = !request_heap.side;
     handlers_install_between();

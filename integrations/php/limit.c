@@ -11,10 +11,25 @@
 #include <unistd.h>
 
 #define LIMIT_MESSAGE "Allowed memory size of %zu bytes exhausted (tried to allocate %zu bytes)"
+#define MEMORY_MESSAGE "Out of memory (allocated %zu bytes) (tried to allocate %zu bytes)"
 
 static size_t limit_soft(void)
 {
     return (size_t)PG(memory_limit) > ZEND_LONG_MAX ? (size_t)ZEND_LONG_MAX : (size_t)PG(memory_limit);
+}
+
+static void limit_apply(void)
+{
+    request_heap.main->limit = limit_soft();
+}
+
+/* Else it is the system that has refused memory. */
+static bool is_by_limit(size_t size)
+{
+    const struct hf_context *context = request_heap.main;
+    return request_heap.in_request && context->limit != 0 &&
+           (size > context->limit || context->footprint > context->limit - size ||
+            context->chunk_size > context->limit - context->footprint);
 }
 
 /* ---- at the limit --------------------------------------------------------------------------------------------------------- */
@@ -48,12 +63,14 @@ static void give_slack(struct hf_context *context)
 bool limit_may_pass(size_t size)
 {
     struct hf_context *context = request_heap.main;
-    zend_mm_delayed_error_or_panic(true, LIMIT_MESSAGE, limit_soft(), size);
+    bool by_limit = is_by_limit(size);
+    if (by_limit) zend_mm_delayed_error_or_panic(true, LIMIT_MESSAGE, limit_soft(), size);
+    else zend_mm_delayed_error_or_panic(true, MEMORY_MESSAGE, context->footprint, size);
     if (zend_mm_is_fallible()) {
-        give_slack(context);
+        if (by_limit) give_slack(context);
         return false;
     }
-    context->limit = limit_hard();
+    if (by_limit) context->limit = limit_hard();
     return true;
 }
 
@@ -64,17 +81,13 @@ static void slack_reset(void)
 
 ZEND_COLD void limit_end_process(size_t size)
 {
-    struct hf_context *context = request_heap.main;
-    bool by_limit = request_heap.in_request && context->limit != 0 &&
-                    (size > context->limit || context->footprint > context->limit - size ||
-                     context->chunk_size > context->limit - context->footprint);
-    if (!by_limit) {
+    if (!is_by_limit(size)) {
         fputs("Out of memory\n", stderr);
         exit(1);
     }
     const char *file = zend_is_executing() ? zend_get_executed_filename() : "Unknown";
     fprintf(stderr, "Hard memory limit of %zu bytes exhausted (tried to allocate %zu bytes) in %s on line %d\n",
-            context->limit, size, file, (int)zend_get_executed_lineno());
+            request_heap.main->limit, size, file, (int)zend_get_executed_lineno());
     _exit(HARD_EXIT_STATUS);
 }
 
@@ -84,9 +97,18 @@ static void slack_reset(void) {}
 
 bool limit_may_pass(size_t size)
 {
-    /* What reports the error allocates too. */
-    request_heap.main->limit = 0;
-    zend_error_noreturn(E_ERROR, LIMIT_MESSAGE, limit_soft(), size);
+    struct hf_context *context = request_heap.main;
+    bool by_limit = is_by_limit(size);
+    zend_try
+    {
+        /* What reports the error allocates too. */
+        context->limit = 0;
+        if (by_limit) zend_error_noreturn(E_ERROR, LIMIT_MESSAGE, limit_soft(), size);
+        zend_error_noreturn(E_ERROR, MEMORY_MESSAGE, context->footprint, size);
+    }
+    zend_end_try();
+    limit_apply();
+    zend_bailout();
     return true;
 }
 
@@ -102,11 +124,6 @@ ZEND_COLD void limit_end_process(size_t size)
 /* ---- changes while a program runs ---------------------------------------------------------------------------------------- */
 
 static ZEND_INI_MH((*original_change)) = NULL;
-
-static void limit_apply(void)
-{
-    request_heap.main->limit = limit_soft();
-}
 
 static ZEND_INI_MH(on_change)
 {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,8 @@ fn main() {
     println!("{}", (0..1000).map(|i| i.to_string()).collect::<String>().len());
 }
 """
+RUN = ["cargo", "run", "--offline", "--quiet"]
+RAN = ["2890\n", "exit 0"]
 
 # What cargo says before the tests of a program, or of a crate's documentation.
 PROGRAM = re.compile(r"\s*(?:Running (?:unittests )?(?P<path>\S+)|Doc-tests (?P<crate>\S+))")
@@ -115,9 +118,32 @@ def package_cases(environment: dict[str, str]) -> Iterator[Case]:
         empty = {"CARGO_HOME": str(folder / "home"), "CARGO_TARGET_DIR": str(folder / "target")}
         own = environment | empty
         added = list(lines_of(["cargo", "add", "--offline", "heapfit"], own, folder))
-        ran = list(lines_of(["cargo", "run", "--offline", "--quiet"], own, folder))
-    works = added[-1] == "exit 0" and ran[-2:] == ["2890\n", "exit 0"]
+        ran = list(lines_of(RUN, own, folder))
+        static = own | {"RUSTFLAGS": "-C target-feature=+crt-static"}
+        # For a target that is named the flags do not count for what cargo runs itself.
+        about = list(lines_of(["rustc", "-vV"], own))
+        target = next(line.split()[1] for line in about if line.startswith("host:"))
+        ran_static = list(lines_of([*RUN, "--target", target], static, folder))
+    works = added[-1] == "exit 0" and ran[-2:] == RAN
     yield Case("package", "a program takes it from a registry", "ok" if works else "FAILED")
+    works = ran_static[-2:] == RAN
+    yield Case("package", "a program is linked statically", "ok" if works else "FAILED")
+
+
+def leftover_case(environment: dict[str, str]) -> Case:
+    """Build with a copy of the sources that package.py has left, which is of no use."""
+    vendor = HERE / "heapfit-sys" / "vendor"
+    header = vendor / "include" / "heapfit" / "heapfit.h"
+    try:
+        (vendor / "allocator").mkdir(parents=True)
+        header.parent.mkdir(parents=True)
+        header.touch()
+        with tempfile.TemporaryDirectory() as name:
+            command = ["cargo", "build", "--locked", "--quiet", "--package", "heapfit-sys"]
+            *_, last = lines_of(command, environment | {"CARGO_TARGET_DIR": name})
+    finally:
+        shutil.rmtree(vendor, ignore_errors=True)
+    return Case("package", "a copy left over is not built", "ok" if last == "exit 0" else "FAILED")
 
 
 def write_junit(cases: list[Case], path: Path) -> None:
@@ -143,6 +169,7 @@ def main(arguments: list[str]) -> int:
         for case in cases_of(run, lines_of(command, environment))
     ]
     cases += package_cases(environment)
+    cases.append(leftover_case(environment))
     if arguments:
         write_junit(cases, Path(arguments[0]))
     failed = [case for case in cases if case.outcome == "FAILED"]

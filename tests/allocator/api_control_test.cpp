@@ -307,8 +307,8 @@ TEST(ControlTaken, IsSaidOnceAndTheProgramGoesOn)
 {
     Subject subject("wait", "control:on", true);
     ASSERT_EQ(subject.ready(), subject.pid());
-    std::string expected =
-        "heapfit: no control: the socket @heapfit/" + std::to_string(subject.pid()) + " is taken by another process\n";
+    std::string expected = "heapfit: no control: the socket @heapfit/" + std::to_string(subject.pid()) +
+                           " is taken by another heap of this process, or by another process\n";
     for (int i = 0; i < patience_ms && subject.errors() != expected; i++)
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(subject.errors(), expected);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.full
 
 START_TIMEOUT_S = 500
 START_POLL_S = 0.05
+PAGE = os.sysconf("SC_PAGE_SIZE")
 WARM_UP = 20
 REQUESTS = 150
 
@@ -47,6 +49,13 @@ echo getmypid(), ' ', $s['footprint'], ' ', $s['free_alls'], ' ', $s['mode'];
 HEAVY = """<?php
 for ($i = 0; $i < 20000; $i++) $a[] = str_repeat('x', $i % 500);
 $b = str_repeat('y', 3000000);
+echo count($a);
+"""
+LARGE_BYTES = 200 << 20
+LARGE = f"""<?php
+ini_set('memory_limit', -1);
+for ($i = 0; $i < 10000; $i++) $a[] = str_repeat('x', 10000);
+$b = str_repeat('y', {LARGE_BYTES} - 100000000);
 echo count($a);
 """
 LEAVE = """<?php
@@ -164,6 +173,20 @@ def test_same_pages(extension: Extension, mode: str, more: list[str], tmp_path: 
     assert state[0] == worker
     assert int(state[2]) == 2 * len(PROGRAMS) + 1
     assert state[3] == mode
+
+
+@pytest.mark.parametrize("mode", ["defrag-dodging", full("region")])
+def test_memory_is_returned_before_the_next_request(
+    extension: Extension, mode: str, tmp_path: Path
+) -> None:
+    """A worker that waits does not hold what its last request had."""
+    with serving(tmp_path / "fpm", extension.settings(mode)) as server:
+        status = Path("/proc", server.page(STATE).split()[0], "statm")
+        assert server.page(LARGE) == "10000"
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while int(status.read_text().split()[1]) * PAGE >= LARGE_BYTES // 2:
+            assert time.monotonic() < deadline
+            time.sleep(START_POLL_S)
 
 
 @pytest.mark.parametrize("mode", [full("defrag-dodging"), "region"])

@@ -55,6 +55,18 @@ def test_valgrind(extension: Extension) -> None:
     assert (done.returncode, done.stdout) == (0, "2001"), done.stderr
 
 
+@pytest.mark.parametrize("mode", ["defrag-dodging", "region"])
+def test_guarded_objects(extension: Extension, mode: str) -> None:
+    """Objects that HEAPFIT_OPTIONS has guarded are freed and resized as all others."""
+    base = [CLI, "-n", *modules()]
+    expected = run([*base, PROGRAMS / "twig.php"]).stdout
+    done = run(
+        [*base, *extension.settings(mode), PROGRAMS / "twig.php"],
+        HEAPFIT_OPTIONS="guard_sample:4k",
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, expected, "")
+
+
 def test_zend_alloc_off(extension: Extension) -> None:
     """Where PHP was told to use malloc, it does."""
     program = "echo heapfit_stats()['mode'], ' ', heapfit_stats()['footprint'];"
@@ -70,6 +82,16 @@ def test_limit_of_tracked_allocations_holds(extension: Extension) -> None:
     without = run([CLI, "-n", "-r", program], **limited)
     done = run(command, **limited)
     assert (done.returncode, "end" in done.stdout) == (without.returncode, "end" in without.stdout)
+
+
+@pytest.mark.parametrize(
+    ("limit", "message"), [("-1", "Out of memory (allocated "), ("1G", "Allowed memory size of ")]
+)
+def test_who_refused_memory_is_told(extension: Extension, limit: str, message: str) -> None:
+    """What the system refuses is not put down to memory_limit."""
+    settings = [*extension.settings("defrag-dodging"), *define({"memory_limit": limit})]
+    done = run([CLI, "-n", *settings, "-r", "str_repeat('x', 1 << 46);"])
+    assert done.stdout.startswith(f"\nFatal error: {message}")
 
 
 def test_dl_changes_nothing(extension: Extension) -> None:

@@ -1,5 +1,6 @@
-//! Compiles heapfit's C sources into one static library that defines the `hf_` functions and nothing
-//! else: not `malloc`, which stays the program's own, and none of the names inside.
+//! Compiles heapfit's C sources into one static library that defines the `hf_` functions, `unshare`
+//! and `setns` (`api/namespaces.c`), and nothing else: not `malloc`, which stays the program's own,
+//! and none of the names inside.
 //!
 //! The sources are those in `vendor/` of a packaged crate, or the checkout's that this crate lies in.
 
@@ -9,23 +10,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders of `allocator/`, each a layer. What lies in a folder of theirs is of another variant of the library.
-const LAYERS: [&str; 5] = ["platform", "space", "heap", "context", "api"];
+/// The lists in `allocator/CMakeLists.txt` of what every library has. Files that define names of libc's and C++'s (`malloc`,
+/// `operator new`) are in others, and so is what belongs to shared libraries or to one variant.
+const LISTS: [&str; 5] = ["PLATFORM", "SPACE", "HEAP", "CONTEXT", "API"];
 
-/// They define libc's and C++'s names (`malloc`, `operator new`), or are of other variants of the library alone.
-const LEFT_OUT: [&str; 8] = [
-    "malloc.c",
-    "glibc.c",
-    "operators.c",
-    "cxx.c",
-    "dlclose.c",
-    "dlopen.c",
-    "explain.c",
-    "mixed.c",
-];
+/// `unshare` and `setns`: the kernel refuses them while there is heapfit's background thread.
+const NAMESPACES: &str = "api/namespaces.c";
 
 /// It reads tables as glibc finds them.
-const GLIBC_ALONE: &str = "frame.c";
+const GLIBC_ALONE: &str = "platform/frame.c";
 
 /// As in `cmake/HeapfitVariant.cmake`, where the reasons stand.
 const CODE_GENERATION: [&str; 5] = [
@@ -63,8 +56,11 @@ fn main() {
 /// The folder that has `allocator/` and `include/` in it.
 fn sources_root() -> PathBuf {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let checkout = here.join("../../..");
-    let candidates = [here.join("vendor"), checkout];
+    let mut candidates = [here.join("../../.."), here.join("vendor")];
+    // A checkout's own come first: `package.py` that was killed has left a copy. Only a packed crate has this file.
+    if here.join("Cargo.toml.orig").is_file() {
+        candidates.reverse();
+    }
     for root in &candidates {
         if root.join("allocator").is_dir() && root.join("include/heapfit/heapfit.h").is_file() {
             return root.canonicalize().expect("it exists");
@@ -78,28 +74,20 @@ fn sources_root() -> PathBuf {
 }
 
 fn c_files(root: &Path) -> Vec<PathBuf> {
-    let mut left_out = LEFT_OUT.to_vec();
-    if env::var("CARGO_CFG_TARGET_ENV").as_deref() == Ok("musl") {
-        left_out.push(GLIBC_ALONE);
+    let folder = root.join("allocator");
+    let lists = fs::read_to_string(folder.join("CMakeLists.txt")).expect("CMakeLists.txt is there");
+    let mut names = vec![NAMESPACES];
+    if env::var("CARGO_CFG_TARGET_ENV").as_deref() != Ok("musl") {
+        names.push(GLIBC_ALONE);
     }
-    let mut files = Vec::new();
-    for layer in LAYERS {
-        let folder = root.join("allocator").join(layer);
-        let entries = fs::read_dir(&folder)
-            .unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
-        files.extend(
-            entries
-                .map(|entry| entry.expect("a readable folder").path())
-                .filter(|path| {
-                    path.extension() == Some(OsStr::new("c"))
-                        && !left_out
-                            .iter()
-                            .any(|name| path.file_name() == Some(OsStr::new(name)))
-                }),
-        );
+    for list in LISTS {
+        let (_, rest) = lists
+            .split_once(&format!("set(HEAPFIT_{list}_SOURCES\n"))
+            .expect("each list is there");
+        let (listed, _) = rest.split_once(')').expect("it ends");
+        names.extend(listed.split_whitespace());
     }
-    files.sort(); // so that the same sources give the same library
-    files
+    names.iter().map(|name| folder.join(name)).collect()
 }
 
 fn build_of(root: &Path) -> cc::Build {

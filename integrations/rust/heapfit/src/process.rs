@@ -15,8 +15,8 @@ pub fn version() -> &'static str {
     version.to_str().expect("digits and dots")
 }
 
-/// Give the kernel all free memory that the calling thread's heap and the shared cache hold, and
-/// return how many bytes that was.
+/// Give the kernel all free memory that the calling thread's heap and the shared cache hold, in a
+/// process of many threads also the free spans of the others, and return how many bytes that was.
 ///
 /// It costs system calls: for the end of a phase, not for every request. What stays free is given back
 /// in time without it.
