@@ -83,14 +83,25 @@ for worker in range(4): os.wait()
     assert 100 * MIB < trial.metrics["peak_rss_bytes"] < 140 * MIB
 
 
-def test_sizes_that_are_read_while_a_process_begins_are_no_size_of_the_tree(
+_ALONE = [(1, os.getpid())]
+_TWO = [*_ALONE, (os.getpid(), 1 << 30)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_size"),
+    [(_ALONE, _ALONE, True), (_ALONE, _TWO, False), (_TWO, _ALONE, False)],
+)
+def test_sizes_that_are_read_while_a_process_begins_or_ends_are_no_size_of_the_tree(
+    before: list[tuple[int, int]],
+    after: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_size: bool,
 ) -> None:
     """What the first had alone and then shares with the second would count in both."""
-    one, two = [(1, os.getpid())], [(1, os.getpid()), (os.getpid(), 1 << 30)]
-    for looks, is_size in (([one, one], True), ([one, two], False), ([two, one], False)):
-        monkeypatch.setattr(ProcessTree, "processes", lambda _, left=iter(looks): next(left))
-        assert bool(_proportional(ProcessTree(1), {})) == is_size
+    left = iter([before, after])
+    monkeypatch.setattr(ProcessTree, "processes", lambda _: next(left))
+    assert bool(_proportional(ProcessTree(1), {})) == is_size
 
 
 def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:
