@@ -41,16 +41,20 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
         command, env=clean_environment, capture_output=True, text=True, check=False
     ).stderr
     assert piped.count("\n") == 1
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 40))
-    subprocess.run(command, env=clean_environment, stderr=theirs, check=False)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(theirs)
-    os.close(ours)
-    lines = shown.splitlines()
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 40
-    assert " ".join(lines).split() == piped.split()
+    for width in (40, 0):  # 0: one that does not know its width, such as a serial console
+        ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (24, width))
+        done = subprocess.run(command, env=clean_environment, stderr=theirs, check=False)
+        shown = os.read(ours, 1 << 16).decode()
+        os.close(theirs)
+        os.close(ours)
+        lines = shown.splitlines()
+        assert done.returncode == 2
+        assert (len(lines) > 1 and max(map(len, lines)) <= 40) == (width == 40)
+        assert " ".join(lines).split() == piped.split()
+    closed = ["sh", "-c", '"$0" "$@" 2>&-', *command]
+    done = subprocess.run(closed, env=clean_environment, stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_ctrl_c_is_answered_where_a_command_has_nothing_to_say_of_it(
