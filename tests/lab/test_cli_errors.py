@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -136,6 +137,7 @@ def test_a_senseless_command_line_is_explained_in_one_line_before_anything_runs(
 MISSING = [
     ["report", "none"],
     ["diff", "none", "nor"],
+    ["explain", "none"],
     ["profile", "none.hft"],
     ["replay", "none.hft"],
     ["trace", "info", "none.hft"],
@@ -272,6 +274,23 @@ def test_a_name_that_is_no_text_is_spelled_out(run_heapfit: Heapfit, tmp_path: P
     page = folder / f"{NOT_TEXT}.html"
     assert r"caf\xe9.hft" in page.read_text(encoding="utf-8")
     assert r"caf\xe9.hft" in run_heapfit("diff", trace, other).stdout
+
+
+@pytest.mark.gate
+def test_a_log_may_be_a_file_a_pipe_or_stdin_and_have_bytes_that_are_no_text(
+    clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(b"before\ncaf\xe9\n")
+    command = shlex.join(heapfit_command("explain"))
+    for given in ("log", "<(cat log)", "< log", "- < log"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {given}"],
+            env=clean_environment,
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), given
+        assert done.stdout.startswith(b"before\ncaf"), given
 
 
 @pytest.mark.gate
