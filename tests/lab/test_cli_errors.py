@@ -20,7 +20,7 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit import paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
-from heapfit.cli.output import print_json, warn
+from heapfit.cli.output import print_json, print_table, results, warn
 from heapfit.cli.quick import done_quickly
 from heapfit.errors import CannotRun
 from heapfit.profile.advice import replayed
@@ -392,6 +392,15 @@ def test_a_command_warns_once(
     for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
         warn(each)
     assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"
+
+
+@pytest.mark.gate
+def test_what_is_printed_is_never_read_as_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """`:a:` became an emoji, in commands that are to be copied."""
+    command = "java -cp lib:a:b.jar [red]"
+    results.print(command)
+    print_table(["command"], [[command]])
+    assert capsys.readouterr().out.count(command) == 2
 
 
 @pytest.mark.gate
