@@ -84,6 +84,8 @@ OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
         (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
         (["lib", "--variant"], ["--variant", "requires an argument"]),
         (["allocators", "show"], ["missing argument", "NAME"]),
+        (["allocators", "--json", "show", "a"], ["behind", "heapfit allocators show --json"]),
+        (["explain", "/"], ["'/' is a folder"]),
         (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
         (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
         (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
