@@ -79,6 +79,8 @@ def run(
         changes = catalogue.environment_under(treatment)
         if treatment.library is None:
             _say_what_it_is_linked_with(command[0], treatment.name)
+        if said := catalogue.already_preloaded(treatment):
+            print(f"heapfit: note: {said}", file=sys.stderr)
     if as_json:
         typer.echo(json.dumps({"command": command, "environment": changes}, indent=2))
     else:
