@@ -149,13 +149,13 @@ def test_a_file_as_standard_input_is_read_anew_in_each_run_and_by_who_started_us
     clean_environment: dict[str, str], tmp_path: Path
 ) -> None:
     """A shell that reads a loop's lines from it began again with the first."""
-    (tmp_path / "lines").write_text("one\ntwo\n")
+    (tmp_path / "lines").write_text("one\ntwo\nthree\n")
     program = ["sh", "-c", 'read -r line; echo "$line" >> seen']
     command = heapfit_command("check", "--runs", "2", "--save", "heap.json", "--", *program)
     with (tmp_path / "lines").open() as given:
-        os.lseek(given.fileno(), 4, os.SEEK_SET)
+        os.lseek(given.fileno(), 8, os.SEEK_SET)
         subprocess.run(command, env=clean_environment, cwd=tmp_path, stdin=given, check=True)
-        assert os.lseek(given.fileno(), 0, os.SEEK_CUR) == 4
+        assert os.lseek(given.fileno(), 0, os.SEEK_CUR) == 8
     assert (tmp_path / "seen").read_text() == "one\none\n"
 
 
