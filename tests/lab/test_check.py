@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections import Counter
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from conftest import Heapfit, assert_one_line
+from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit.errors import HeapfitError, UsageError
 from heapfit.gate import against, heap
 from heapfit.gate.heap import FIGURES, Heap, Site, dumps, load
@@ -112,8 +113,9 @@ def test_a_program_that_is_started_by_another_is_recorded_or_nothing_is_saved(
     assert not (tmp_path / "heap.json").exists()
     assert run_heapfit(*saving, "--attach-children", *command, folder=tmp_path).returncode == 0
     build("LEAK")
-    result = run_heapfit("check", "--against", "heap.json", *command, folder=tmp_path)
-    assert result.returncode == 1, result.stdout + result.stderr
+    for options in ([], ["--attach-children"]):
+        result = run_heapfit("check", "--against", "heap.json", *options, *command, folder=tmp_path)
+        assert result.returncode == 1, result.stdout + result.stderr
 
 
 @pytest.mark.gate
@@ -141,6 +143,20 @@ def test_processes_that_are_not_recorded_are_told_of(
         assert result.returncode == 0
         assert "note: the program started other processes, which are not in" in result.stderr
     assert "started_others" not in (tmp_path / "heap.json").read_text()
+
+
+def test_a_file_as_standard_input_is_read_anew_in_each_run_and_by_who_started_us_as_before(
+    clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """A shell that reads a loop's lines from it began again with the first."""
+    (tmp_path / "lines").write_text("one\ntwo\nthree\n")
+    program = ["sh", "-c", 'read -r line; echo "$line" >> seen']
+    command = heapfit_command("check", "--runs", "2", "--save", "heap.json", "--", *program)
+    with (tmp_path / "lines").open() as given:
+        os.lseek(given.fileno(), 8, os.SEEK_SET)
+        subprocess.run(command, env=clean_environment, cwd=tmp_path, stdin=given, check=True)
+        assert os.lseek(given.fileno(), 0, os.SEEK_CUR) == 8
+    assert (tmp_path / "seen").read_text() == "one\none\n"
 
 
 @pytest.mark.parametrize(("script", "code"), [("exit 130", 0), ("kill -INT $PPID; exit 0", 130)])
@@ -267,6 +283,11 @@ def test_figures_that_only_scatter_seldom_fail_and_are_mostly_told() -> None:
     [
         (["--", "./checked"], 2, "--save FILE or --against FILE"),
         (["--against", "none.json", "--", "./checked"], 2, "heapfit check --save none.json -- CMD"),
+        (
+            ["--against", "heap.json", "--attach-children", "--", "./checked"],
+            2,
+            "heap.json has only the program itself, not what it starts; save it again",
+        ),
         (["--against", "heap.json", "--allow", "speed<=1", "--", "./checked"], 2, "unknown figure"),
         (["--against", "heap.json", "--", "./none"], 127, "there is no program './none'"),
     ],

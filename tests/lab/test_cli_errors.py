@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_c
 from heapfit import __version__, paths
 from heapfit.cli.commands import application
 from heapfit.cli.failures import reported
-from heapfit.cli.output import print_json, warn
+from heapfit.cli.output import print_json, print_table, results, warn
 from heapfit.cli.quick import done_quickly
 from heapfit.errors import CannotRun, HeapfitError
 from heapfit.profile.advice import replayed
@@ -42,16 +43,20 @@ def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(
         command, env=clean_environment, capture_output=True, text=True, check=False
     ).stderr
     assert piped.count("\n") == 1
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (24, 40))
-    subprocess.run(command, env=clean_environment, stderr=theirs, check=False)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(theirs)
-    os.close(ours)
-    lines = shown.splitlines()
-    assert len(lines) > 1
-    assert max(map(len, lines)) <= 40
-    assert " ".join(lines).split() == piped.split()
+    for width in (40, 0):  # 0: one that does not know its width, such as a serial console
+        ours, theirs = os.openpty()
+        termios.tcsetwinsize(theirs, (24, width))
+        done = subprocess.run(command, env=clean_environment, stderr=theirs, check=False)
+        shown = os.read(ours, 1 << 16).decode()
+        os.close(theirs)
+        os.close(ours)
+        lines = shown.splitlines()
+        assert done.returncode == 2
+        assert (len(lines) > 1 and max(map(len, lines)) <= 40) == (width == 40)
+        assert " ".join(lines).split() == piped.split()
+    closed = ["sh", "-c", '"$0" "$@" 2>&-', *command]
+    done = subprocess.run(closed, env=clean_environment, stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (2, b"")
 
 
 def test_the_version_is_all_that_is_printed(run_heapfit: Heapfit) -> None:
@@ -112,6 +117,8 @@ OF_TWO = ["compare", "--allocators", "glibc,heapfit", "--fail-if"]
         (["doctor", "--jsn"], ["unknown option '--jsn'", "did you mean '--json'?"]),
         (["lib", "--variant"], ["--variant", "requires an argument"]),
         (["allocators", "show"], ["missing argument", "NAME"]),
+        (["allocators", "--json", "show", "a"], ["behind", "heapfit allocators show --json"]),
+        (["explain", "/"], ["'/' is a folder"]),
         (["frobnicate"], ["unknown command 'frobnicate'; heapfit --help lists them"]),
         (["compare", "--", "true | cat"], ["one by one", "sh -c 'true | cat'"]),
         (["compare", "--replicates", "ten"], ["--replicates takes a whole number, not 'ten'"]),
@@ -165,6 +172,7 @@ def test_a_senseless_command_line_is_explained_in_one_line_before_anything_runs(
 MISSING = [
     ["report", "none"],
     ["diff", "none", "nor"],
+    ["explain", "none"],
     ["profile", "none.hft"],
     ["replay", "none.hft"],
     ["trace", "info", "none.hft"],
@@ -304,6 +312,23 @@ def test_a_name_that_is_no_text_is_spelled_out(run_heapfit: Heapfit, tmp_path: P
 
 
 @pytest.mark.gate
+def test_a_log_may_be_a_file_a_pipe_or_stdin_and_have_bytes_that_are_no_text(
+    clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "log").write_bytes(b"before\ncaf\xe9\n")
+    command = shlex.join(heapfit_command("explain"))
+    for given in ("log", "<(cat log)", "< log", "- < log"):
+        done = subprocess.run(
+            ["bash", "-c", f"{command} {given}"],
+            env=clean_environment,
+            cwd=tmp_path,
+            capture_output=True,
+        )
+        assert (done.returncode, done.stderr) == (0, b""), given
+        assert done.stdout.startswith(b"before\ncaf"), given
+
+
+@pytest.mark.gate
 @pytest.mark.usefixtures("library")
 def test_a_name_that_is_no_text_is_refused_where_it_must_be_read_back(
     run_heapfit: Heapfit, tmp_path: Path
@@ -402,6 +427,15 @@ def test_a_command_warns_once(
     for each in ("the machine is busy", "the machine is noisy", "the machine is busy"):
         warn(each)
     assert capsys.readouterr().err == "the machine is busy\nthe machine is noisy\n"
+
+
+@pytest.mark.gate
+def test_what_is_printed_is_never_read_as_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    """`:a:` became an emoji, in commands that are to be copied."""
+    command = "java -cp lib:a:b.jar [red]"
+    results.print(command)
+    print_table(["command"], [[command]])
+    assert capsys.readouterr().out.count(command) == 2
 
 
 @pytest.mark.gate

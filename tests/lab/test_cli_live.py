@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from engine_helpers import wait_for
 from heapfit.live import listening
+from heapfit.live.client import LEDGER_TIMEOUT_S
 from live_double import Double
 
 HERE = Path(__file__).resolve().parent
@@ -184,15 +188,17 @@ def test_a_process_that_is_named_twice_is_exported_once(run_heapfit: Heapfit, st
 
 
 @contextmanager
-def exported(environment: dict[str, str]) -> Iterator[str]:
-    """The address of a `heapfit export --prometheus`, at a port of its own."""
-    command = heapfit_command("export", "--prometheus", "--port", "0")
+def exported(
+    environment: dict[str, str], *words: str
+) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A `heapfit export --prometheus` at a port of its own, and its address."""
+    command = heapfit_command("export", "--prometheus", "--port", "0", *words)
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         said = process.stderr.readline()
         assert "http://127.0.0.1:" in said, said
         try:
-            yield said.split()[1].rstrip(";")
+            yield said.split()[1].rstrip(";"), process
         finally:
             process.kill()
 
@@ -208,7 +214,7 @@ def scrape(address: str) -> str:
 def test_processes_come_and_go_while_they_are_exported(
     clean_environment: dict[str, str], start: Start
 ) -> None:
-    with exported(clean_environment) as address:
+    with exported(clean_environment) as (address, _):
         first, second = start("--control"), start("--control")
         pids = [listening_pid(first), listening_pid(second)]
         text = scrape(address)
@@ -217,6 +223,31 @@ def test_processes_come_and_go_while_they_are_exported(
         text = scrape(address)
     assert f'pid="{pids[0]}"' not in text
     assert f'pid="{pids[1]}"' in text
+
+
+def test_an_export_ends_at_once_although_a_process_is_being_asked(
+    clean_environment: dict[str, str], double: Double
+) -> None:
+    """Up to a minute, after which whoever ends a container has lost patience."""
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def behave(request: str) -> bytes:
+        if request == "ledger":
+            is_asked.set()
+            may_answer.wait()
+        return double.answer(request)
+
+    double.behave = behave
+    with exported(clean_environment, "--ledger", str(os.getpid())) as (address, process):
+        at = urlsplit(address)
+        with socket.create_connection((at.hostname, at.port)) as scraper:
+            scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+            assert is_asked.wait(DEADLINE_S)
+            process.terminate()
+            try:
+                assert process.wait(LEDGER_TIMEOUT_S / 2) == 0
+            finally:
+                may_answer.set()
 
 
 @pytest.mark.parametrize("command", ["export", "top"])

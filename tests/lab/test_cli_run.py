@@ -168,6 +168,23 @@ def test_a_program_that_is_linked_with_a_malloc_is_told_where_nothing_is_preload
     assert (result.returncode, result.stderr) == (3, "")
 
 
+def test_what_is_preloaded_already_is_told_where_nothing_is_preloaded(
+    run_heapfit: Heapfit, library: Path, tmp_path: Path
+) -> None:
+    other = compiled(tmp_path / "libother.so", "int other;", "-shared", "-fPIC")
+    note = f"note: glibc preloads nothing, and {library}, which LD_PRELOAD names here, may serve"
+    for allocator, preloaded, is_told in (
+        ("glibc", f"{other}:{library}", True),
+        ("glibc", str(other), False),
+        (f"mine={library}", str(library), False),
+    ):
+        for command in (["run", "--json"], ["record", "-o", tmp_path / "%p.hft"]):
+            words = [*command, "--allocator", allocator, "--", "true"]
+            result = run_heapfit(*words, environment={"LD_PRELOAD": preloaded})
+            assert result.returncode == 0, result.stderr
+            assert (note in result.stderr) == is_told
+
+
 def test_a_program_in_which_the_library_has_no_effect_is_told(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:

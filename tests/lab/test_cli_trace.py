@@ -82,7 +82,7 @@ def test_an_export_does_not_replace_a_recording(
     [
         (("cut", "TRACE"), "give --from, --to, --events or --threads"),
         (("cut", "TRACE", "--events", "1:2:3"), "takes a number, or two with a colon"),
-        (("convert", "TRACE", "--out", "."), "holds no tables"),
+        (("convert", "TRACE", "--out", "."), "is not a folder of tables alone"),
     ],
 )
 def test_a_mistake_is_told_in_a_line(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 from urllib.request import Request, urlopen
 
 import pytest
@@ -120,3 +121,26 @@ def test_a_ledger_has_as_long_as_the_scraper_waits(
         server.server_close()
         thread.join()
     assert allowed == [allowed_s]
+
+
+def test_a_client_that_says_nothing_or_leaves_holds_nothing_and_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(openmetrics._Handler, "timeout", 0.1)
+    server, thread = openmetrics.serve(list, "127.0.0.1", 0)
+    try:
+        with socket.create_connection(server.server_address[:2]) as client:
+            assert client.recv(1) == b""  # closed
+        monkeypatch.undo()
+        urlopen(f"http://127.0.0.1:{server.server_port}/metrics").close()
+        for error in (ConnectionResetError(), TimeoutError(), ValueError()):
+            assert capfd.readouterr().err == ""
+            try:
+                raise error
+            except Exception:
+                server.handle_error(None, ("127.0.0.1", 1))
+        assert "ValueError" in capfd.readouterr().err
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from conftest import Heapfit
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.trace import convert as converting
 from heapfit.trace.convert import Summary, convert
 from heapfit.trace.native import FREE, MALLOC, REALLOC, Event, Writer
@@ -143,6 +143,29 @@ def test_what_is_no_trace_is_refused_and_nothing_is_written(content: bytes, tmp_
     with pytest.raises(HeapfitError, match=r"cannot read .*file: "):
         convert(file, tmp_path / "tables")
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_folder_is_replaced_if_it_holds_tables_alone(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording among them was lost, as were both the old and the new ones of the folder `.`."""
+    tables, link, other = (tmp_path / name for name in ("tables", "link", "other"))
+    convert(trace, tables)
+    link.symlink_to(tables)
+    monkeypatch.chdir(tables)
+    for folder in (tables, link, Path()):
+        (tables / "objects.parquet").write_bytes(b"older")
+        convert(trace, folder)
+        assert rows(tables, "objects")
+    (tables / "a.hft").touch()
+    other.mkdir()
+    (other / "summary.json").write_text("another's")
+    for folder in (tables, other):
+        with pytest.raises(UsageError, match="is not a folder of tables alone"):
+            convert(trace, folder)
+    assert (tables / "a.hft").exists()
+    assert (other / "summary.json").read_text() == "another's"
+    assert set(tmp_path.iterdir()) == {tables, link, other}
 
 
 def test_a_disk_that_is_full_is_told_and_leaves_no_file(tmp_path: Path) -> None:

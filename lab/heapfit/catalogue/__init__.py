@@ -17,6 +17,7 @@ from heapfit.catalogue.studies import allocators_of, load_studies, resolve_study
 from heapfit.catalogue.variants import (
     PLACEHOLDER,
     PROGRAM,
+    already_preloaded,
     entry_of,
     environment_under,
     libraries_of,

@@ -22,6 +22,7 @@ from pathlib import Path
 from heapfit import options, paths
 from heapfit.catalogue.allocators import find_allocators, load_allocators, resolve_allocators
 from heapfit.errors import UsageError, unknown
+from heapfit.host.elf import has_malloc
 from heapfit.host.program import cannot_start
 from heapfit.record import options as record_options
 from heapfit.records import (
@@ -360,6 +361,20 @@ def environment_under(allocator: InstalledAllocator) -> dict[str, str]:
     preloaded = os.environ.get(preload.VARIABLE)
     return preload.environment_changes(
         allocator, {preload.VARIABLE: preloaded} if preloaded else {}
+    )
+
+
+def already_preloaded(allocator: InstalledAllocator) -> str:
+    """Return what to say where `allocator` preloads nothing, and what is preloaded here may serve
+    the program instead; "" where nothing does."""
+    named = re.split("[: ]+", os.environ.get(preload.VARIABLE, ""))
+    # The loader finds one that is named without its folder.
+    served_by = next((each for each in named if "/" not in each or has_malloc(Path(each))), "")
+    if allocator.library or not served_by:
+        return ""
+    return (
+        f"{allocator.name} preloads nothing, and {served_by}, which {preload.VARIABLE} names here, "
+        "may serve the program; unset that"
     )
 
 

@@ -124,7 +124,10 @@ def _standard_input() -> int:
     except OSError:
         return subprocess.DEVNULL
     if stat.S_ISREG(mode):
-        return 0
+        try:  # With an offset of its own: whoever started us reads on where they were.
+            return os.open("/proc/self/fd/0", os.O_RDONLY)
+        except OSError:
+            return 0
     if stat.S_ISFIFO(mode):
         warn(
             "note: a pipe cannot be read again in each run, so the program's input is empty (use "
@@ -177,8 +180,12 @@ def _against(
     counts = INSTRUCTIONS in before.figures
     if not counts and (program.instructions or INSTRUCTIONS in allowed):
         raise UsageError(f"{path} has no instructions; save it again with --instructions")
-    children = program.children or before.children
-    program = replace(program, instructions=counts, children=children)
+    if program.children and not before.children:
+        raise UsageError(
+            f"{path} has only the program itself, not what it starts; save it again with "
+            "--attach-children"
+        )
+    program = replace(program, instructions=counts, children=before.children)
     now = _measured(program, runs, lambda found: against.is_settled(before, found, allowed))
     notes = against.notes(before, now)
     for note in notes:

@@ -13,7 +13,7 @@ from heapfit import __version__
 from heapfit.cli.arguments import split_program
 from heapfit.cli.completion import about
 from heapfit.cli.failures import Interrupted
-from heapfit.errors import unknown
+from heapfit.errors import UsageError, unknown
 
 # In the order of `heapfit --help`; each is a module of this package.
 COMMANDS = (
@@ -32,6 +32,10 @@ class Group(TyperGroup):
         known = self.list_commands(ctx)
         if args and args[0] not in known and not ctx.resilient_parsing:
             raise unknown("command", args[0], known, f"{ctx.command_path} --help")
+        if args and ctx.params.get("as_json"):  # which would be dropped
+            raise UsageError(
+                f"write --json behind the subcommand: {ctx.command_path} {args[0]} --json"
+            )
         return super().resolve_command(ctx, args)
 
 

@@ -35,15 +35,16 @@ def explain(
     from heapfit.explain import explained, reports
 
     if log is None or str(log) == "-":
-        lines = sys.stdin.read().splitlines() if sys.stdin else []
-    elif log.is_file():
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        content = sys.stdin.buffer.read() if sys.stdin else b""
+    elif log.is_dir():
+        raise UsageError(f"'{log}' is a folder; name the file")
+    elif log.exists():
+        content = log.read_bytes()
     else:
         raise UsageError(
-            f"'{log}' is a folder; name the file"
-            if log.is_dir()
-            else f"there is no file '{log}'; to read a log from stdin: heapfit explain < FILE"
+            f"there is no file '{log}'; to read a log from stdin: heapfit explain < FILE"
         )
+    lines = content.decode(errors="replace").splitlines()
     if as_json:
         print_json(reports(lines))
         return

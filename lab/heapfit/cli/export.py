@@ -1,6 +1,7 @@
 """`heapfit export`: the figures of running processes, for a scraper."""
 
 import errno
+import os
 import signal
 import socket
 from collections.abc import Iterator
@@ -120,6 +121,7 @@ def _serve(numbers: list[int], host: str, port: int, *, with_ledgers: bool) -> N
     server.shutdown()
     server.server_close()
     thread.join()
+    os._exit(0)  # Whoever is being asked would be waited for, as long as a ledger may take.
 
 
 def _cannot_listen(error: OSError, host: str, port: int) -> HeapfitError:

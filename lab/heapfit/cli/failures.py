@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from heapfit.errors import HeapfitError, UsageError, unknown
+from heapfit.text import SPELLED_OUT
 
 DEBUG_VARIABLE = "HEAPFIT_DEBUG"
 _NUMBERS = {"int": "a whole number", "float": "a number"}  # of a type as pydantic names it
@@ -64,15 +65,16 @@ def _wrapped(line: str) -> str:
     """Return `line` in lines of whole words where a terminal shows them; words stay whole."""
     try:
         width = os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):  # It is none.
+        return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
+    except (OSError, ValueError):  # It is none, or one that gives 0 for a width that it lacks.
         return line
-    return textwrap.fill(line, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _with_output_closed(work: Callable[[], int]) -> int:
     """Do `work`, then flush: a full disk or a reader that has left must show here, not at exit."""
-    if sys.stdout is None:  # The descriptor was closed when the program started.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # The descriptor was closed when the program started.
+            setattr(sys, name, open(os.devnull, "w", errors=SPELLED_OUT))  # noqa: SIM115
     try:
         exit_code = work()
         sys.stdout.flush()

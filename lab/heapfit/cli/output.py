@@ -22,9 +22,10 @@ def _console(*, stderr: bool) -> Console:
     """Return a console that breaks lines where a terminal shows them, or COLUMNS asks for it.
 
     Elsewhere nothing is broken: a command that was cannot be pasted. What is printed is never read
-    as markup: names of functions, commands and files have brackets. Styles are those of Text.
+    as markup: names of functions, commands and files have brackets and colons. Styles are those of
+    Text.
     """
-    made = Console(stderr=stderr, highlight=False, markup=False)
+    made = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
     made.soft_wrap = not made.is_terminal and "COLUMNS" not in os.environ
     return made
 

@@ -310,6 +310,8 @@ def _record(
         warn(f"note: nothing can be recorded of {command[0]} itself: {obstacle}")
     stdout = sys.stderr.fileno() if as_json else None
     treatment = catalogue.resolve_treatment(allocator) if allocator else None
+    if treatment and (said := catalogue.already_preloaded(treatment)):
+        warn(f"note: {said}")
     try:
         return run_recorded(command, path, options, environment, stdout, allocator=treatment)
     except NothingRecorded as error:

@@ -78,6 +78,8 @@ def run(
         changes = catalogue.environment_under(treatment)
         if treatment.library is None:
             _say_what_it_is_linked_with(command[0], treatment.name)
+        if said := catalogue.already_preloaded(treatment):
+            print(f"heapfit: note: {said}", file=sys.stderr)
     if as_json:
         from heapfit.cli.output import print_json
 

@@ -5,15 +5,18 @@ scraped, side by side: one that does not answer makes the others wait no longer 
 """
 
 import re
+import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from threading import Thread
 from typing import Any, TypeVar
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app, start_wsgi_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -126,10 +129,28 @@ def serve(
 
     OSError when the address cannot be listened at.
     """
-    registry = _registry(find, with_ledgers=with_ledgers)
-    server, thread = start_wsgi_server(port, addr=host, registry=registry)
-    server.set_app(_in_time(pprof_page.beside(make_wsgi_app(registry), find)))
+    metrics = make_wsgi_app(_registry(find, with_ledgers=with_ledgers))
+    served = _in_time(pprof_page.beside(metrics, find))
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    _Server.address_family, *_, address = socket.getaddrinfo(host, port, type=kind, flags=flags)[0]
+    server = make_server(str(address[0]), port, served, _Server, _Handler)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     return server, thread
+
+
+class _Server(ThreadingWSGIServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Tell of errors, but for that of a client that leaves or says nothing in time."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = 30  # seconds that it waits for a client; each has a thread and a descriptor
+
+    def log_message(self, *_: Any) -> None:
+        """Log nothing."""
 
 
 def _in_time(served: pprof_page.Application) -> pprof_page.Application:

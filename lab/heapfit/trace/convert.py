@@ -33,10 +33,11 @@ from heapfit.trace.native import (
     Thread,
     Totals,
 )
-from heapfit.trace.schema import FLOW, MEMORY, OBJECTS, THREADS
+from heapfit.trace.schema import FILES, FLOW, MEMORY, OBJECTS, THREADS
 from heapfit.trace.sites import changed_since, parse_mappings, sites_table
 
 SUMMARY = "summary.json"
+_WRITTEN = {SUMMARY, *(f"{name}.parquet" for name in FILES)}
 
 # A row group: large enough to compress well, small enough that two of them are no load.
 _ROWS = 1 << 19
@@ -122,15 +123,18 @@ def convert(
 def _made(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` when all is done."""
     check_name(folder)
-    if folder.exists() and not (folder / SUMMARY).exists():
-        raise UsageError(f"{folder} exists and holds no tables of a trace; name another")
+    if folder.exists() and {each.name for each in folder.glob("*")} != _WRITTEN:
+        raise UsageError(f"{folder} exists and is not a folder of tables alone; name another")
+    folder = folder.resolve()
     unfinished = unfinished_name(folder)
     try:
         unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
         yield unfinished
-        if folder.exists():
-            shutil.rmtree(folder)
-        unfinished.rename(folder)
+        if folder.exists():  # It stays, for whoever is in it.
+            for each in unfinished.iterdir():
+                each.replace(folder / each.name)
+        else:
+            unfinished.rename(folder)
     except OSError as error:  # Arrow says it in words of its own.
         if error.errno is None:
             raise
