@@ -246,10 +246,10 @@ def _signals_pass_through(
     programs: list[subprocess.Popen[bytes]] = []
 
     def forward(number: int, _: object) -> None:
-        if programs:
-            programs[0].send_signal(number)
-        else:
+        if not programs:
             early.append(number)
+        elif programs[0].returncode is None:  # Popen's own would wait for one that has ended.
+            os.kill(programs[0].pid, number)
 
     def interrupt(number: int, frame: object) -> None:
         interrupts.append(number)
@@ -262,7 +262,7 @@ def _signals_pass_through(
     def pass_to(program: subprocess.Popen[bytes]) -> None:
         programs.append(program)
         for number in early:
-            program.send_signal(number)
+            forward(number, None)
         for number in _OF_THE_TERMINAL:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 before[number] = signal.signal(number, interrupt)
