@@ -424,6 +424,7 @@ def build_id(path: Path) -> str:
 
 
 _OF_GLIBC = "__GI_"  # its name for itself
+_COLD_PART = re.compile(r"\.cold(\.\d+)?$")  # what gcc has put apart of a function
 # Of Rust, and what LLVM appends.
 _RUST_SYMBOL = re.compile(r"(_R[A-Z]\w+|_ZN[\w.$]+?17h[0-9a-f]{16}E)(?:\.llvm\.\d+)?")
 
@@ -435,11 +436,12 @@ def demangled(name: str) -> str:
 
     >>> demangled("main"), demangled("_RNvCs1234_3app4main.llvm.1234"), demangled("__GI___strdup")
     ('main', 'app::main', 'strdup')
-    >>> demangled("__GI__exit")
-    '_exit'
+    >>> demangled("__GI__exit"), demangled("work.cold")
+    ('_exit', 'work')
     >>> demangled("_ZN5alloc7raw_vec15RawVec$LT$T$GT$8grow_one17h0123456789abcdefE")
     'alloc::raw_vec::RawVec<T>::grow_one'
     """
+    name = _COLD_PART.sub("", name)
     if name.startswith(_OF_GLIBC):
         return name.removeprefix(_OF_GLIBC).removeprefix("__")
     rust = _RUST_SYMBOL.fullmatch(name)

@@ -364,6 +364,43 @@ def test_an_interrupt_reaches_the_program_once(
     os.close(theirs)
 
 
+_TWO_KEYS = """
+import importlib, os, select, signal, time
+run = importlib.import_module("heapfit.record.run")
+os.setpgid(0, 0)
+signal.alarm(60)
+ready, later = select.select, [signal.SIGQUIT]
+def then_another(*arguments):
+    found = ready(*arguments)
+    while found[0] and later:
+        os.killpg(0, later.pop())
+        time.sleep(0.05)
+    return found
+select.select = then_another
+def tell(number, _):
+    print(number, is_groups(number), flush=True)
+with run._group_witness() as is_groups:
+    for number in run._OF_THE_TERMINAL:
+        signal.signal(number, tell)
+    os.killpg(0, signal.SIGINT)
+    # The witness hears both, and we one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    os.killpg(0, signal.SIGINT)
+    time.sleep(0.1)
+    os.killpg(0, signal.SIGINT)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_two_keys_at_once_and_two_that_arrive_as_one_are_told_apart() -> None:
+    """The handler of the second read what the first waited for, which then waited for ever."""
+    done = subprocess.run([sys.executable, "-c", _TWO_KEYS], capture_output=True, text=True)
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines() == ["3 True", "2 True", "2 True", "2 False"]
+
+
 def test_a_first_process_ends_with_a_shells_number_of_the_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -174,7 +174,7 @@ def test_what_is_preloaded_already_is_told_where_nothing_is_preloaded(
     other = compiled(tmp_path / "libother.so", "int other;", "-shared", "-fPIC")
     note = f"note: glibc preloads nothing, and {library}, which LD_PRELOAD names here, may serve"
     for allocator, preloaded, is_told in (
-        ("glibc", f"{other}:{library}", True),
+        ("glibc", f":{other}:{library}", True),  # as of LD_PRELOAD=$LD_PRELOAD:…
         ("glibc", str(other), False),
         (f"mine={library}", str(library), False),
     ):

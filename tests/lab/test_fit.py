@@ -429,7 +429,9 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
     said = look.today(redis, glibc)
     assert "redis-server is linked with libjemalloc.so.2, which the workload replaces" in said
     bare = redis.model_copy(update={"run": redis.run.model_copy(update={"environment": {}})})
-    assert "which is what glibc stands for, since it preloads nothing" in look.today(bare, glibc)
+    assert "that is what glibc stands for below, since it preloads nothing" in look.today(
+        bare, glibc
+    )
     assert look.today(catalogue.ad_hoc_workload(["true"], None), glibc) is None
     mixed = {"LD_PRELOAD": "libc.so.6:/tmp/libmine.so"}
     mixed_run = redis.run.model_copy(update={"environment": mixed})

@@ -216,6 +216,9 @@ def test_a_name_from_outside_is_spelled_out_in_a_table_and_whole_elsewhere(
 def test_an_answer_with_two_columns_of_one_name_is_not_printed_as_json_with_one(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
+    endless = "SELECT 'nan'::DOUBLE AS n, 'inf'::DOUBLE AS i, 0.5::DOUBLE AS h"
+    shown = run_heapfit("profile", trace(tmp_path / "of"), "--sql", endless, "--json").stdout
+    assert json.loads(shown, parse_constant=pytest.fail) == [{"n": None, "i": None, "h": 0.5}]
     query = ["profile", trace(tmp_path / "service"), "--sql", "SELECT 1 AS a, 2 AS a"]
     assert run_heapfit(*query, "--csv").stdout == "a,a\n1,2\n"
     assert_one_line(run_heapfit(*query, "--json"), 2, ["two columns are called a", "AS"])

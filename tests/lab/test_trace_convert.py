@@ -157,6 +157,17 @@ def test_a_folder_is_replaced_if_it_holds_tables_alone(
         (tables / "objects.parquet").write_bytes(b"older")
         convert(trace, folder)
         assert rows(tables, "objects")
+    (tables / "flow.parquet").unlink()
+    convert(trace, tables)
+    assert rows(tables, "flow") is not None
+    # One that ends halfway leaves no summary, without which nothing is read.
+    (tables / "sites.parquet").unlink()
+    (tables / "sites.parquet").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        convert(trace, tables)
+    assert not (tables / "summary.json").exists()
+    (tables / "sites.parquet").rmdir()
+    convert(trace, tables)
     (tables / "a.hft").touch()
     other.mkdir()
     (other / "summary.json").write_text("another's")

@@ -104,6 +104,16 @@ def test_sizes_that_are_read_while_a_process_begins_or_ends_are_no_size_of_the_t
     assert bool(_proportional(ProcessTree(1), {})) == is_size
 
 
+def test_what_an_ended_process_had_is_no_size_of_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is there until it is waited for, and the pages that it shared are another's."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        there = [*_ALONE, (os.getpid(), ended.pid)]
+        monkeypatch.setattr(ProcessTree, "processes", lambda _: there)
+        assert _proportional(ProcessTree(1), {ended.pid: MIB}) == 0
+        assert _proportional(ProcessTree(1), {ended.pid: 0})
+
+
 def test_runs_on_the_first_allowed_cores(tmp_path: Path) -> None:
     show = "import os; print(*sorted(os.sched_getaffinity(0)))"
     for cores in range(1, allowed_cores() + 1):

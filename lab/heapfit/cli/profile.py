@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 import tempfile
 import textwrap
@@ -70,7 +71,7 @@ def profile(
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Print all sections, in full."),
+        typer.Option("--all", help="Print all sections; the page has longer tables."),
     ] = False,
     sql: Annotated[
         str | None,
@@ -384,10 +385,15 @@ def _print_records(columns: list[str], rows: Rows) -> None:
     """Print the rows as one JSON array, each when it comes."""
     before = "[\n"
     for row in rows:
-        record = dict(zip(columns, row, strict=True))
+        record = dict(zip(columns, map(_in_json, row), strict=True))
         print(before + textwrap.indent(json_text(record), "  "), end="")
         before = ",\n"
     print("[]" if before == "[\n" else "\n]")
+
+
+def _in_json(value: object) -> object:
+    """Return a value, or None of a number for which JSON has no word."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _print_first(columns: list[str], rows: Rows) -> None:

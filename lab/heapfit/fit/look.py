@@ -100,7 +100,7 @@ def today(workload: Workload, baseline: InstalledAllocator) -> str | None:
         )
     libc = c_library(libraries_of(started))
     return (
-        f"{brings}, which is what {baseline.name} stands for, since it preloads nothing; to "
+        f"{brings}: that is what {baseline.name} stands for below, since it preloads nothing; to "
         f"compare with the C library's malloc, write --baseline libc={libc}"
     )
 

@@ -56,9 +56,8 @@ _NOTHING_OF_OBJECTS = (
     "Only a recording without `--objects` shows whether an option, a pool or another allocator "
     "would help."
 )
-_NOTHING_GROWS = (
-    "Nothing is shown to grow in this recording. The blocks still live at its end are below."
-)
+_NOTHING_GROWS = "Nothing is shown to grow in this recording."
+_LIVE_BELOW = " The blocks still live at its end are below."
 # So many programs' sizes are put into words; the table has more.
 _MOST_PROGRAMS = 4
 # A longer command line, such as one with a script in it, tells no more, ...
@@ -107,7 +106,7 @@ def _nothing_proposed(profile: Profile) -> str:
             f"{hidden.keeps}, and these are not recorded. To see it, {hidden.instead}."
         )
     if ended_early(profile):
-        return _NOTHING_GROWS
+        return _NOTHING_GROWS + _LIVE_BELOW * bool(profile.leaks.amount.objects)
     return _NOTHING_OF_OBJECTS if _of_each_object(profile) else _NOTHING_TO_DO
 
 

@@ -1,15 +1,17 @@
 """Run a program to its end under the recorder, and find the files that its processes wrote."""
 
+import math
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, NoReturn
@@ -30,6 +32,7 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _BECAME_ANOTHER = "exec"  # why such a recording ended
 _OF_THE_TERMINAL = (signal.SIGINT, signal.SIGQUIT)
 _WITNESS_S = 0.2  # within which who is sent the same signal has told us
+_SAID = struct.Struct("<id")  # a signal, and when it came
 _ORPHAN_S = 1.0  # within which the witness sees that we have been killed
 
 
@@ -162,6 +165,8 @@ def _run(
     command: Sequence[str], environment: Mapping[str, str], stdout: int | None, stdin: int | None
 ) -> _Ended:
     sys.stdout.flush()
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:  # Then no exit code could be had.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with _group_witness() as is_groups, _signals_pass_through(is_groups) as (pass_to, interrupted):
         with starting(command):
             program = subprocess.Popen(command, env=environment, stdout=stdout, stdin=stdin)
@@ -194,6 +199,8 @@ def _group_witness() -> Iterator[Callable[[int], bool]]:
     """
     ours = os.getpid()
     told, tells = os.pipe()
+    os.set_blocking(told, False)
+    heard = dict.fromkeys(map(int, _OF_THE_TERMINAL), -math.inf)  # when, if not answered for
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         witness = os.fork()
@@ -207,11 +214,18 @@ def _group_witness() -> Iterator[Callable[[int], bool]]:
 
     def is_groups(number: int) -> bool:
         deadline = time.monotonic() + _WITNESS_S
-        while select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
-            said = os.read(told, 1)
-            if said == bytes([number]) or not said:
-                return bool(said)
-        return False
+        # Of two that we saw as one, the witness has heard both: what is older is of another.
+        while heard[number] < deadline - 2 * _WITNESS_S:
+            if not select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+                break
+            with suppress(BlockingIOError):  # Else a handler within this one has read it.
+                if not (said := os.read(told, _SAID.size)):
+                    break
+                by, at = _SAID.unpack(said)
+                heard[by] = at
+        is_heard = heard[number] >= deadline - 2 * _WITNESS_S
+        heard[number] = -math.inf
+        return is_heard
 
     try:
         yield is_groups
@@ -223,11 +237,12 @@ def _group_witness() -> Iterator[Callable[[int], bool]]:
 
 
 def _wait_as_witness(ours: int, tells: int) -> NoReturn:
-    """Write the number of each such signal, as the witness, which has all signals blocked."""
+    """Write the number of each such signal and the time, as the witness, which has all signals
+    blocked."""
     try:
         while os.getppid() == ours:
             if found := signal.sigtimedwait(_OF_THE_TERMINAL, _ORPHAN_S):
-                os.write(tells, bytes([found.si_signo]))
+                os.write(tells, _SAID.pack(found.si_signo, time.monotonic()))
     finally:
         os._exit(0)
 

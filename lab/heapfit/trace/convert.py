@@ -123,7 +123,8 @@ def convert(
 def _made(folder: Path) -> Iterator[Path]:
     """A folder to write into, which takes the place of `folder` when all is done."""
     check_name(folder)
-    if folder.exists() and {each.name for each in folder.glob("*")} != _WRITTEN:
+    there = {each.name for each in folder.glob("*")} if folder.exists() else _WRITTEN
+    if there - _WRITTEN or not there - {SUMMARY}:  # Some may be missing, which is mended so.
         raise UsageError(f"{folder} exists and is not a folder of tables alone; name another")
     folder = folder.resolve()
     unfinished = unfinished_name(folder)
@@ -131,8 +132,9 @@ def _made(folder: Path) -> Iterator[Path]:
         unfinished.mkdir(mode=0o700, parents=True)  # as private as the trace
         yield unfinished
         if folder.exists():  # It stays, for whoever is in it.
-            for each in unfinished.iterdir():
-                each.replace(folder / each.name)
+            (folder / SUMMARY).unlink(missing_ok=True)  # Without that nobody reads the others.
+            for name in sorted(_WRITTEN, key=lambda name: name == SUMMARY):
+                (unfinished / name).replace(folder / name)
         else:
             unfinished.rename(folder)
     except OSError as error:  # Arrow says it in words of its own.

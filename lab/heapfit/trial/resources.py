@@ -218,12 +218,22 @@ def _proportional(tree: ProcessTree, otherwise: Mapping[int, int]) -> int:
     for parent, process in processes:
         rollup = read_rollup(process)
         if rollup is None:
-            total += otherwise.get(process, 0)
+            size = otherwise.get(process, 0)
+            if size and _has_ended(process):  # What it shared, others have: until it is waited for.
+                return 0
+            total += size
             continue
         rollups[process] = rollup
         if not rollup.is_twin(rollups.get(parent)):
             total += rollup.proportional
     return total if tree.processes() == processes else 0
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/statm").read_bytes().startswith(b"0 ")
+    except OSError:
+        return True
 
 
 @dataclass(frozen=True)

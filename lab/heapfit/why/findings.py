@@ -397,8 +397,8 @@ def _allocator(cause: Cause, reading: Reading) -> Said:
         "INFO memory) say that most of it is free, it is fragmentation"
     )
     advice = (
-        "`heapfit fit` finds an allocator that keeps less. For a server, first run `heapfit "
-        f"workloads new`. Otherwise {_WHO[0].lower()}{_WHO[1:]}"
+        "`heapfit fit --goal mean` tests whether another allocator keeps less. For a server, first "
+        f"run `heapfit workloads new`. Otherwise {_WHO[0].lower()}{_WHO[1:]}"
     )
     return f"{sentence}: {advice}" if reading.recordable else f"{sentence}.", _RECORD
 

@@ -191,26 +191,27 @@ def by_function(tally: Tally, at: int) -> list[tuple[str, Row]]:
 
 
 def _together(chains: Sequence[Sequence[str]]) -> str:
-    """Return one name for chains that begin in one function.
+    """Return one name for chains that begin in one function, with the calls that led to all.
 
     >>> _together([["load (a.py:9)", "f"], ["load (a.py:7, dict)", "f"], ["load (a.py:9)", "g"]])
     'load (a.py, lines 7 and 9)'
-    >>> _together([["load (a.py:9, list)", "f"], ["load (a.py:9, dict)", "f"]])
-    'load (a.py:9)'
+    >>> _together([["load (a.py:9, list)", "f", "a"], ["load (a.py:9, dict)", "f", "b"]])
+    'load (a.py:9) < f'
     >>> _together([["new", "grow", "push"], ["new", "grow", "insert"]])
     'new < grow'
     """
     placed = [each for chain in chains for each in [_CALL.fullmatch("".join(chain[:1]))] if each]
     lines = sorted({int(each["line"]) for each in placed})
+    is_one = all(chain[:1] == chains[0][:1] for chain in chains)
+    levels = zip(*(chain[0 if is_one else 1 :] for chain in chains), strict=False)
+    shared = [calls[0] for calls in takewhile(lambda calls: len(set(calls)) == 1, levels)]
+    if is_one or not placed:
+        return _shown(shared or chains[0][:1])
     if len(lines) < 2:
-        if placed and any(chain[:1] != chains[0][:1] for chain in chains):
-            return f"{placed[0]['function']} ({placed[0]['file']}:{lines[0]})"
-        levels = zip(*chains, strict=False)
-        shared = takewhile(lambda calls: len(set(calls)) == 1, levels)
-        return _shown([calls[0] for calls in shared] or chains[0][:1])
+        return _shown([f"{placed[0]['function']} ({placed[0]['file']}:{lines[0]})", *shared])
     more = [f"{len(lines) - _LINES_NAMED} more"] if len(lines) > _LINES_NAMED else []
     named = join_words([*map(str, lines[:_LINES_NAMED]), *more])
-    return f"{placed[0]['function']} ({placed[0]['file']}, lines {named})"
+    return _shown([f"{placed[0]['function']} ({placed[0]['file']}, lines {named})", *shared])
 
 
 def rows(tally: Tally) -> list[tuple[Key, Row]]:
