@@ -242,11 +242,11 @@ def test_lines_of_one_function_are_one_holder_that_grows_though_all_is_freed_at_
     sites = [*lines, SiteRow(4, "main"), SiteRow(5, "setup")]
     profile = made(complete([*blocks, *other]), sites=sites, info={"sites": 2})
     assert {each.label: each for each in content(profile).facts}["Largest holder"].note == (
-        "handle (svc.py, lines 1, 2 and 3): 91 % at the peak"
+        "handle (svc.py, lines 1, 2 and 3) < main: 91 % at the peak"
     )
     found = memory.peak(profile, "x.hft")
     assert found.act
-    assert found.sentence.startswith("handle (svc.py, lines 1, 2 and 3) kept growing, to ")
+    assert found.sentence.startswith("handle (svc.py, lines 1, 2 and 3) < main kept growing, to ")
     assert memory.peak(made(complete(blocks[:500] + other)), "x.hft").act is False
     large = [Block(5_000_000, 1, site=5), *(Block(1000, 1000 * i, site=1) for i in range(1, 1000))]
     kept = made(complete(large), sites=sites, info={"sites": 2})
