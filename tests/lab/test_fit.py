@@ -16,7 +16,9 @@ import yaml
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit import catalogue
 from heapfit.errors import UsageError
-from heapfit.fit import look, search
+from heapfit.fit import goal, look, search
+from heapfit.fit.candidates import candidates
+from heapfit.fit.facts import Facts
 from study_files import trials_in
 from trace_data import service
 
@@ -433,6 +435,18 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
         bare, glibc
     )
     assert look.today(catalogue.ad_hoc_workload(["true"], None), glibc) is None
+    assert look.own_allocator(redis, glibc) is None
+    own = look.own_allocator(bare, glibc)
+    assert own is not None
+    [heapfit] = catalogue.resolve_allocators(["heapfit"])
+    jemalloc = heapfit.model_copy(update={"name": "jemalloc", "library": own})
+    facts = Facts(cores=2, python=1, huge_pages=0)
+    of_memory = goal.parse("memory")
+    for given in (None, own):
+        found = candidates([glibc, heapfit, jemalloc], "glibc", facts, of_memory, own=given)
+        tried = {each.name for each in found if each.tried}
+        assert ("jemalloc" in tried) == ("glibc+trim-early" in tried) == (given is None)
+        assert {"heapfit", "glibc+python"} <= tried
     mixed = {"LD_PRELOAD": "libc.so.6:/tmp/libmine.so"}
     mixed_run = redis.run.model_copy(update={"environment": mixed})
     with pytest.raises(UsageError, match="the workload sets LD_PRELOAD"):

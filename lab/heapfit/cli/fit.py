@@ -197,14 +197,21 @@ def fit(
     )
     if setup.is_replay:
         look.check_goal(facts, wanted)
-    found = candidates.candidates(
-        installed, setup.baseline.name, facts, wanted, is_replay=setup.is_replay
-    )
+    found = _considered(setup, installed, facts)
     search.check(setup, candidates.tried_of(found))
     if explain:
         _explain(facts, found, time_s, as_json=as_json)
         return
     _Fit(setup, installed, folder, kept, trace, quiet=as_json).run(facts)
+
+
+def _considered(setup: Setup, installed: list[InstalledAllocator], facts: Facts) -> list[Candidate]:
+    from heapfit.fit import candidates, look
+
+    own = None if setup.is_replay else look.own_allocator(setup.workload, setup.baseline)
+    return candidates.candidates(
+        installed, setup.baseline.name, facts, setup.goal, is_replay=setup.is_replay, own=own
+    )
 
 
 def _check_subject(
@@ -388,9 +395,7 @@ class _Fit:
         from heapfit.fit import candidates, search
 
         setup = self.setup
-        found = candidates.candidates(
-            self.installed, setup.baseline.name, facts, setup.goal, is_replay=setup.is_replay
-        )
+        found = _considered(setup, self.installed, facts)
         count = len(candidates.tried_of(found))
         room = search.room(count, trial_s, setup.time_s)
         if room < count and not setup.is_replay:
@@ -433,7 +438,7 @@ class _Fit:
                 return foretold.in_order(self.setup, found, judged, made, self.folder)
             except HeapfitError as error:
                 why_not = str(error)
-        warn(f"note: no replay shows which candidates to leave out: {why_not}")
+        warn(f"note: the order of the candidates does not come from a replay: {why_not}")
         return found, {}
 
     def _run(self, study: Study, where: Path, limit_s: float | None = None) -> None:

@@ -40,8 +40,8 @@ def examine(command: Sequence[str]) -> Finding | None:
         return Finding(
             topic=topic,
             state=f"unknown: {program.name} starts other programs",
-            advice="name the real program, or just compare: 'heapfit compare' refuses a run in "
-            "which the allocator did not serve the process that does the work",
+            advice="name the real program, or just compare: 'heapfit compare' rejects a "
+            "run if the allocator was not loaded in the process that did the work",
         )
     assert file.loader is not None, "it would be linked statically"
     return _of_libraries(topic, _libraries(file.loader, program))

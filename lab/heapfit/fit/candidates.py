@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from heapfit import catalogue
 from heapfit.fit import facts as known
@@ -53,9 +54,11 @@ def candidates(
     goal: Goal,
     *,
     is_replay: bool = False,
+    own: Path | None = None,
 ) -> list[Candidate]:
     """Return the allocators but for the baseline, then what each can be told, in the order in
-    which they are tried where time is short. Of a replay what that cannot tell is not tried."""
+    which they are tried where time is short. Of a replay what that cannot tell is not tried, nor
+    what a program does not use that has an allocator of its `own`."""
     entries = catalogue.load_allocators()
     by_site = {name for name, each in entries.items() if each.by_call_site}
     plain = [
@@ -77,7 +80,20 @@ def candidates(
         )
     )
     found = [*plain, *(each for _, each in settings)]
+    if own is not None:
+        found = [_beside_own(each, own, baseline) for each in found]
     return [_without_program(each) for each in found] if is_replay else found
+
+
+def _beside_own(candidate: Candidate, own: Path, baseline: str) -> Candidate:
+    library = candidate.allocator.library
+    if library is None and candidate.replayable:  # Not a setting of an interpreter's.
+        reason = f"the program uses {own.name}, and not the C library's malloc"
+    elif library is not None and candidate.is_plain and library.resolve() == own.resolve():
+        reason = f"it is the program's own, which {baseline} stands for"
+    else:
+        return candidate
+    return replace(candidate, tried=False, applies=candidate.is_plain, reason=reason)
 
 
 def _without_program(candidate: Candidate) -> Candidate:
@@ -120,7 +136,7 @@ def only(
     """Return `found`, of which those of these names alone are tried, `so_far` if settings may
     follow; of others, what is `told` of them is given beside."""
     why = f"there is time for {len(names)}; allow more --time"
-    if_well = "there is time for it only if its allocator does well; allow more --time"
+    if_well = "tried if its allocator is among the best; to try all, allow more --time"
 
     def late(each: Candidate) -> Candidate:
         reason = why if each.is_plain or not so_far else if_well

@@ -85,6 +85,14 @@ def _is_c_library_alone(preloaded: str) -> bool:
     return all(Path(each).name.startswith(C_LIBRARY) for each in re.split("[ :]+", preloaded))
 
 
+def own_allocator(workload: Workload, baseline: InstalledAllocator) -> Path | None:
+    """Return the allocator that the program is linked with, and that the baseline stands for."""
+    started = _program(workload)
+    if started is None or baseline.library or workload.run.environment.get(preload.VARIABLE):
+        return None
+    return linked_allocator(libraries_of(started))
+
+
 def today(workload: Workload, baseline: InstalledAllocator) -> str | None:
     """Return what the baseline stands for, where the program is linked with an allocator."""
     started = _program(workload)
