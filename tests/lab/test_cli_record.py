@@ -31,7 +31,6 @@ pytestmark = pytest.mark.usefixtures("library")
 
 PROGRAM = Path(__file__).with_name("record_program.c")
 attaching = importlib.import_module("heapfit.record.attach")
-recording = importlib.import_module("heapfit.record.run")
 WAIT_S = 600
 
 

@@ -87,17 +87,22 @@ def _is_c_library_alone(preloaded: str) -> bool:
 
 def own_allocator(workload: Workload, baseline: InstalledAllocator) -> Path | None:
     """Return the allocator that the program is linked with, and that the baseline stands for."""
+    replaced = workload.run.environment.get(preload.VARIABLE)
+    return None if replaced else _linked(workload, baseline)
+
+
+def _linked(workload: Workload, baseline: InstalledAllocator) -> Path | None:
+    """Return what the program is linked with, where the baseline preloads nothing before it."""
     started = _program(workload)
-    if started is None or baseline.library or workload.run.environment.get(preload.VARIABLE):
+    if started is None or baseline.library is not None:
         return None
     return linked_allocator(libraries_of(started))
 
 
 def today(workload: Workload, baseline: InstalledAllocator) -> str | None:
     """Return what the baseline stands for, where the program is linked with an allocator."""
-    started = _program(workload)
-    linked = linked_allocator(libraries_of(started)) if started else None
-    if linked is None or started is None or baseline.library is not None:
+    started, linked = _program(workload), _linked(workload, baseline)
+    if linked is None or started is None:
         return None
     brings = f"{started.name} is linked with {linked.name}"
     if workload.run.environment.get(preload.VARIABLE):
