@@ -613,6 +613,36 @@ def test_why_a_setting_is_dropped_says_how_much_it_needed(
     assert dropped.adds_nothing == (cost > 0.99)
 
 
+def test_who_is_left_out_for_lack_of_time_is_told_with_the_figures_of_the_screening(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costs = {"glibc": 1.0, "a": 0.5, "b": 0.8}
+    study = study_of(list(costs), {})
+    trials = [
+        trial_of(study, (name,), {"wall_s": cost * (1 + block / 1000)}, block).model_copy(
+            update={"took_s": 1.0}
+        )
+        for block in range(4)
+        for name, cost in costs.items()
+    ]
+    monkeypatch.setattr(search, "load", lambda _: (study, trials))
+    monkeypatch.setattr(search, "_left_s", lambda *_: 14.0)  # for two allocators
+    left: Any = [SimpleNamespace(name=each) for each in ("a", "b")]
+    setup: Any = SimpleNamespace(
+        time_s=60.0, baseline=SimpleNamespace(name="glibc"), goal=goal.parse("time"), keep=[]
+    )
+    for screened, reason in (
+        ([Path("screen-1")], "time was up; it needed 0.800x the time of glibc"),
+        ([], "time was up"),
+    ):
+        monkeypatch.setattr(search, "steps", lambda _: [Path("look")])
+        monkeypatch.setattr(search, "screens", lambda _, found=screened: found)
+        state = search.Screened([*left])
+        search.limit_finalists(setup, state, Path())
+        [dropped] = state.dropped
+        assert (dropped.name, dropped.reason) == ("b", reason)
+
+
 @pytest.mark.parametrize(("cost", "alone"), [(0.5, {"a+x"}), (0.9, set())])
 def test_a_screening_tells_which_settings_are_much_better_than_their_allocator(
     monkeypatch: pytest.MonkeyPatch, cost: float, alone: set[str]

@@ -367,7 +367,7 @@ def environment_under(allocator: InstalledAllocator) -> dict[str, str]:
 def already_preloaded(allocator: InstalledAllocator) -> str:
     """Return what to say where `allocator` preloads nothing, and what is preloaded here may serve
     the program instead; "" where nothing does."""
-    named = filter(None, re.split("[: ]+", os.environ.get(preload.VARIABLE, "")))
+    named = preload.names_in(os.environ.get(preload.VARIABLE, ""))
     # The loader finds one that is named without its folder.
     served_by = next((each for each in named if "/" not in each or has_malloc(Path(each))), "")
     if allocator.library or not served_by:

@@ -4,7 +4,6 @@ what it has today, and from a recording of one more."""
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,7 +81,7 @@ def _is_c_library_alone(preloaded: str) -> bool:
     >>> _is_c_library_alone("libc.so.6"), _is_c_library_alone("libc.so.6:/tmp/libmine.so")
     (True, False)
     """
-    return all(Path(each).name.startswith(C_LIBRARY) for each in re.split("[ :]+", preloaded))
+    return all(Path(each).name.startswith(C_LIBRARY) for each in preload.names_in(preloaded))
 
 
 def own_allocator(workload: Workload, baseline: InstalledAllocator) -> Path | None:

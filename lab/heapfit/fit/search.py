@@ -434,14 +434,26 @@ def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
     late = state.unjudged if screens(folder) else state.late
     trials = trials_of(steps(folder))
     for_all_s = needed_s(folder, (1 + least) * _block_s(setup, state, trials))
+    found = _screened(setup, folder)
     while len(state.left) > 1 and (1 + least) * _block_s(setup, state, trials) > left_s:
         settings = [each.name for each in state.left if each.name not in state.alone]
         needed = {plain for each in settings for plain in plainer(each)}
         out = [each for each in state.left if each.name not in needed][-1]
         state.left.remove(out)
-        state.dropped.append(Dropped(out.name, "the screening", "time was up"))
+        reason = f"time was up{found.get(out.name, '')}"
+        state.dropped.append(Dropped(out.name, "the screening", reason))
         late.append(out.name)
         state.enough_s = max(state.enough_s, for_all_s)
+
+
+def _screened(setup: Setup, folder: Path) -> dict[str, str]:
+    """Return what the last round had of each candidate, as the end of a sentence."""
+    if not (rounds := screens(folder)):
+        return {}
+    advice = recommend(read_trials(*load(rounds[-1])), setup.goal.weights)
+    base = setup.baseline.name
+    names = [each.allocator for each in advice.standings if each.allocator != base]
+    return {name: f"; it needed {_needed(advice, name, base)} of {base}" for name in names}
 
 
 def confirm(setup: Setup, state: Screened, folder: Path) -> Path | None:

@@ -275,6 +275,15 @@ def _programs(witness: Path) -> Iterator[tuple[str, _Image | None, int]]:
         running[image.process] = image.exe, image.cpu_ns
 
 
+def names_in(preloaded: str) -> list[str]:
+    """Return the libraries that a value of LD_PRELOAD names, as the loader separates them.
+
+    >>> names_in("libc.so.6: /tmp/libmine.so:")
+    ['libc.so.6', '/tmp/libmine.so']
+    """
+    return preloaded.replace(":", " ").split()
+
+
 def _images(witness: Path) -> list[_Image]:
     images: list[_Image] = []
     for line in witness.read_text(errors="surrogateescape").splitlines():
@@ -285,8 +294,7 @@ def _images(witness: Path) -> list[_Image]:
         elif images and kind == "exe":
             images[-1].exe = rest
         elif images and kind == "preload":
-            paths = rest.replace(":", " ").split()
-            images[-1].preload = [os.path.realpath(each) for each in paths]
+            images[-1].preload = [os.path.realpath(each) for each in names_in(rest)]
         elif images and kind == "code":
             images[-1].code.add(rest)
     return images
