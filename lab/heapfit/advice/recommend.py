@@ -130,7 +130,11 @@ class Contest:
 
 
 def recommend(
-    readings: Readings, weights: Mapping[str, float], earlier: Sequence[Trial] = ()
+    readings: Readings,
+    weights: Mapping[str, float],
+    earlier: Sequence[Trial] = (),
+    *,
+    lenient: bool = False,
 ) -> Advice:
     """Return the ranking of the allocators under `weights` for time, memory and fragmentation.
 
@@ -140,7 +144,7 @@ def recommend(
     little to matter has no part in the score.
 
     In a study of one option's values under one allocator, these are ranked. Who fails is judged by
-    the trials of `earlier` studies as well.
+    the trials of `earlier` studies as well, and if `lenient` only by what is beyond chance.
 
     References: in `costs.py`. Raises ValueError for an
     unknown goal or a negative weight.
@@ -161,7 +165,7 @@ def recommend(
             f"{readings.study.noun}s have trials with figures to compare.",
             notes=notes,
         )
-    failing = failing_words(readings, earlier)
+    failing = failing_words(readings, earlier, lenient=lenient)
     every = [allocator.name for allocator in readings.study.allocators]
     costs = replace(costs, kept=[place for place in costs.kept if every[place] not in failing])
     if len(costs.kept) < 2:
@@ -536,7 +540,9 @@ def _left_out(every: Sequence[str], kept: Sequence[str]) -> list[str]:
     return [f"{said}: {', '.join(names)}."] if names else []
 
 
-def failing_words(readings: Readings, earlier: Sequence[Trial] = ()) -> dict[str, str]:
+def failing_words(
+    readings: Readings, earlier: Sequence[Trial] = (), *, lenient: bool = False
+) -> dict[str, str]:
     """Return who fails more often than the baseline, each with a sentence that says so, of these
     trials and those of `earlier` studies.
 
@@ -548,7 +554,7 @@ def failing_words(readings: Readings, earlier: Sequence[Trial] = ()) -> dict[str
     return {
         name: f"{name} is left out: {_trials_failed(len(trials))}, "
         + (f"and {accepted} of the baseline." if accepted else "and none of the baseline.")
-        for name, trials in failing(trials_of_all, readings.study.baseline).items()
+        for name, trials in failing(trials_of_all, readings.study.baseline, lenient=lenient).items()
     }
 
 
@@ -561,10 +567,12 @@ def failed_trials(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
     return failed
 
 
-def failing(trials: Iterable[Trial], baseline: str) -> dict[str, list[Trial]]:
+def failing(
+    trials: Iterable[Trial], baseline: str, *, lenient: bool = False
+) -> dict[str, list[Trial]]:
     """Return the failed trials of each allocator that fails more often than the baseline: at all,
-    where that never does; else by more than may be chance, since one that fails as often has more
-    failed trials in every other study."""
+    where that never does, unless this is `lenient`; else by more than may be chance, since one that
+    fails as often has more failed trials in every other study."""
     trials = list(trials)
     failed = failed_trials(trials)
     runs = Counter(each.planned.allocator for each in trials)
@@ -572,7 +580,7 @@ def failing(trials: Iterable[Trial], baseline: str) -> dict[str, list[Trial]]:
     return {
         name: found
         for name, found in failed.items()
-        if not accepted
+        if not (accepted or lenient)
         or _by_chance(len(found), runs[name], accepted, runs[baseline]) < SIGNIFICANT
     }
 

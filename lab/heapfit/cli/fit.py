@@ -87,7 +87,7 @@ def fit(
         typer.Option(
             metavar="memory|mean|time|balance|'peak<=2g'",
             help="Minimise peak memory, mean memory, time, both (balance), or time within a "
-            "memory limit.",
+            "limit of the peak or the mean ('mean<=500m').",
         ),
     ] = "balance",
     keep: Annotated[
@@ -185,7 +185,8 @@ def fit(
         goal=wanted,
         keep=conditions,
         time_s=time_s,
-        timeout_s=timeout or min(workload.run.timeout_s, time_s),
+        timeout_s=min(workload.run.timeout_s, time_s) if timeout is None else timeout,
+        is_timeout_given=timeout is not None,
         command=command,
         compare=comparing,
         is_replay=trace is not None,
@@ -296,6 +297,7 @@ class _Fit:
 
         facts, trial_s = self._look(facts)
         left, waiting = self._candidates(facts, trial_s)
+        self.setup = search.with_timeout(self.setup, trial_s)
         if search.rounds_of(len(left), trial_s, self.setup.time_s):
             self._heading("Screening", "rounds of fewer candidates and more blocks")
         screened = search.screen(self.setup, left, self.folder, trial_s, waiting)
@@ -508,7 +510,7 @@ class _StepProgress(StudyProgress):
 
         super().finished(trial, remaining_s)
         if self._limit_s is not None and trial.status is TrialStatus.OK:
-            check_time(trial.took_s or 0.0, self._limit_s)
+            check_time(trial.took_s or 0.0, self._limit_s, is_first=trial.planned.warmup)
 
 
 def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from heapfit.advice import failed_trials, failing, noise, recommend
+from heapfit.advice import failed_trials, noise, recommend
 from heapfit.catalogue import treatment_word
 from heapfit.findings import Advice
 from heapfit.fit.goal import BALANCE, MEAN, MEAN_METRICS, PEAK_METRICS, Goal, Limit, first_of, parse
@@ -22,6 +22,7 @@ from heapfit.fit.search import (
     time_for,
     time_option,
     trials_of,
+    why_failing,
 )
 from heapfit.gate import verdicts
 from heapfit.gate.decision import CANNOT_BE_TOLD, Decision, Outcome, exit_code
@@ -212,8 +213,9 @@ def judged(setup: Setup, where: Path, reading: Reading, start: Answer) -> Answer
         *start.not_chosen,
         # Finalists that fail more often than what is used today are no choice.
         *(
-            NotChosen(name=name, after="confirm", reason=f"a run of it failed: {first.reason}")
-            for name, [first, *_] in failed.items()
+            NotChosen(name=name, after=after, reason=why)
+            for name, why in failed.items()
+            if name in {each.name for each in reading.study.allocators}
         ),
         *(
             NotChosen(name=each.name, after=after, reason=_reason(each, choice, setup.goal, advice))
@@ -247,7 +249,7 @@ class _Weighed:
         known = {"time": _time(study), "memory": first_of(study, PEAK_METRICS), **self.both.metrics,
                  "mean-memory": first_of(study, MEAN_METRICS)}  # fmt: skip
         self.of_goals = {of: _metric(summary, each) for of, each in known.items()}
-        self.failed = failing([*earlier, *reading.trials], setup.baseline.name)
+        self.failed = why_failing([*earlier, *reading.trials], setup.baseline.name)
         self.highest = _of_limit(summary, setup.goal.limit)
 
     def standings(self) -> list[Standing]:

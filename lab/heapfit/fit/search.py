@@ -13,12 +13,12 @@ who is in a round from the round before. So an interrupted search goes on by bei
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
-from heapfit.advice import failing, recommend
+from heapfit.advice import failed_trials, failing, recommend
 from heapfit.advice.goals import title_of
 from heapfit.advice.noise import blocks_to_show
 from heapfit.errors import HeapfitError, UsageError
@@ -33,7 +33,7 @@ from heapfit.statistics import Readings, summarise
 from heapfit.statistics import read as read_trials
 from heapfit.study import DEFAULT_SEED, load, plan
 from heapfit.study.journal import STUDY_FILE
-from heapfit.text import bytes_text, join_words
+from heapfit.text import bytes_text, counted, join_words
 
 FINALISTS = 3
 REPLAY = "replay"  # the folder of a first round on a recording
@@ -53,6 +53,11 @@ _EARNED_ALONE = 0.9
 LOOK_BLOCKS = 2  # after a warm-up; one more run is recorded
 # To look at the program, and to compare one candidate with what there is.
 FEWEST_RUNS = LOOK_BLOCKS + 2 + 2 * (1 + _CONFIRM_BLOCKS[0])
+# A run is given up that takes so many times as long as today's, and at least that part of the time:
+# of a short one a moment in which the machine is busy is many times its length.
+_HANGS, _HANGS_OF_TIME = 4, 1 / 30
+# What a first run takes more than others, which find the program's files in memory.
+_FIRST_RUN = 4
 
 # Runs the missing trials of a study in its folder.
 Run = Callable[[Study, Path], None]
@@ -68,11 +73,12 @@ class Setup:
     goal: Goal
     keep: Sequence[Condition]
     time_s: float
-    timeout_s: float
+    timeout_s: float  # of a run
     command: str
     compare: Callable[[str, int], str]  # the line that measures these allocators in so many blocks
     run: Run | None = None
     is_replay: bool = False  # the program is a recording's replay
+    is_timeout_given: bool = False  # by --timeout
 
     def study(
         self, title: str, names: Sequence[InstalledAllocator], blocks: int, warmups: int, step: int
@@ -187,14 +193,22 @@ def _spare(trial_s: float, time_s: float) -> int:
     return int(time_s / trial_s) - FEWEST_RUNS
 
 
-def check_time(trial_s: float, time_s: float) -> None:
+def check_time(trial_s: float, time_s: float, *, is_first: bool = False) -> None:
     """Raise HeapfitError where the time is too short to compare anything."""
     needed = FEWEST_RUNS * trial_s
-    if needed > time_s:
+    if needed > time_s * (_FIRST_RUN if is_first else 1):
         raise HeapfitError(
             f"one run takes {trial_s:.1f} s, and {FEWEST_RUNS} are the fewest that tell anything: "
             f"allow {time_option(needed)}, or give the program less to do"
         )
+
+
+def with_timeout(setup: Setup, trial_s: float) -> Setup:
+    """Return `setup` with the time-out of a candidate where a run takes `trial_s` today."""
+    if setup.is_timeout_given:
+        return setup
+    hangs_s = max(_HANGS * trial_s, _HANGS_OF_TIME * setup.time_s)
+    return replace(setup, timeout_s=min(round(hangs_s, 1), setup.timeout_s))
 
 
 def time_option(seconds: float) -> str:
@@ -243,7 +257,7 @@ def screen(
     state, time_s, done = Screened(found), setup.time_s, 0
     if any(each.variant_of for each in waiting):
         done = 1
-        _round(setup, state, folder, done, _BLOCKS[0], FINALISTS + 1)
+        _round(setup, state, folder, done, _BLOCKS[0], FINALISTS + 1, trial_s)
         time_s -= _spent_s([folder / "screen-1"]) / _SCREENING
         joining = _joining(setup, state.left, waiting, trial_s, time_s)
         state.joined = [each.name for each in joining]
@@ -253,16 +267,33 @@ def screen(
     for number, (_, blocks) in enumerate(rounds, start=1):
         keep = rounds[number][0] if number < len(rounds) else FINALISTS
         if len(state.left) > keep or len(rounds) == 1:
-            _round(setup, state, folder, done + number, blocks, keep)
+            _round(setup, state, folder, done + number, blocks, keep, trial_s)
     return state
 
 
 def _round(
-    setup: Setup, state: Screened, folder: Path, number: int, blocks: int, keep: int
+    setup: Setup,
+    state: Screened,
+    folder: Path,
+    number: int,
+    blocks: int,
+    keep: int,
+    trial_s: float,
 ) -> None:
+    """Measure those that are left in so many blocks; in fewer where they take longer than planned:
+    as long as today's, in `trial_s`."""
     where = folder / f"screen-{number}"
-    study = setup.study(f"screening, round {number}", state.left, blocks, 0, number)
-    setup.measure(study, where)
+
+    def measure(blocks: int) -> None:
+        study = setup.study(f"screening, round {number}", state.left, blocks, 0, number)
+        setup.measure(study, where)
+
+    measure(done := min(blocks, _BLOCKS[0]))
+    if blocks > done:
+        first = [each for each in trials_of([where]) if each.planned.block <= done]
+        planned_s = blocks * (len(state.left) + 1) * trial_s
+        if (blocks := min(blocks, int(planned_s / _block_s(setup, state, first)))) > done:
+            measure(blocks)
     _halve(setup, state, where, keep)
 
 
@@ -282,22 +313,19 @@ def _joining(
 
 def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     study, trials = load(where)
-    after = f"{where.name}, {study.replicates} blocks"
+    taken = _taken(each for each in trials if not each.planned.warmup)
     readings = read_trials(study, trials)
     by_name = {each.name: each for each in state.left}
     # A step of few trials may be one in which today's allocator is lucky.
     earlier = trials_of(each for each in steps(where.parent) if each.name < where.name)
-    out = {
-        name: f"a run of it {failed[0].status}: {failed[0].reason}"
-        for name, failed in failing([*earlier, *trials], setup.baseline.name).items()
-        if name in by_name
-    }
+    failed = why_failing([*earlier, *trials], setup.baseline.name, lenient=True)
+    out = {name: why for name, why in failed.items() if name in by_name}
     conditions = [each.forbidden() for each in setup.keep]
     if len(readings.block):
         for decision in verdicts.judge(conditions, readings, summarise(readings)):
             if decision.outcome == "failed" and decision.verdict:
                 out.setdefault(decision.verdict.first, f"{decision.condition}: {decision.why}")
-    advice = recommend(readings, setup.goal.weights, earlier)
+    advice = recommend(readings, setup.goal.weights, earlier, lenient=True)
     order = {each.allocator: each.score for each in advice.standings}
     over = _over(setup.goal, readings)
     broken = set(out)
@@ -329,13 +357,29 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")
-    state.dropped += [Dropped(name, after, why, name in idle) for name, why in out.items()]
+    state.dropped += [
+        Dropped(name, f"{where.name}, {_blocks(taken.get(name, []))}", why, name in idle)
+        for name, why in out.items()
+    ]
     state.left = [by_name[name] for name in kept]
     state.alone = {
         name
         for name in kept
         if (costs := [order[each] for each in plainer(name) if each in order])
         and order[name] <= _EARNED_ALONE * min(costs)
+    }
+
+
+def why_failing(trials: Sequence[Trial], baseline: str, *, lenient: bool = False) -> dict[str, str]:
+    """Return of each allocator that fails more often than the baseline (`advice.failing`) how often
+    it does. A screening is lenient, since the program may fail now and then whatever serves it; the
+    verdict is not."""
+    taken = {name: len(each) for name, each in _taken(trials).items()}
+    accepted = len(failed_trials(trials).get(baseline, []))
+    return {
+        name: f"{len(failed)} of {counted(taken[name], 'run')} failed "
+        f"({accepted} of {taken.get(baseline, 0)} with {baseline}): {failed[0].reason}"
+        for name, failed in failing(trials, baseline, lenient=lenient).items()
     }
 
 
@@ -418,12 +462,23 @@ def _taken(trials: Iterable[Trial]) -> dict[str, list[Trial]]:
     return taken
 
 
+def _blocks(trials: Sequence[Trial]) -> str:
+    return counted(len({each.planned.block for each in trials}), "block")
+
+
 def _block_s(setup: Setup, state: Screened, trials: Iterable[Trial]) -> float:
     """Return how long a block of those that are left takes: each as its own trials took, or as the
     baseline's where it has none yet."""
     taken = _taken(trials)
     base = taken[setup.baseline.name]
-    return median_s(base) + sum(median_s(taken.get(each.name, base)) for each in state.left)
+    return _expected_s(base) + sum(_expected_s(taken.get(each.name, base)) for each in state.left)
+
+
+def _expected_s(trials: Sequence[Trial]) -> float:
+    """Return how long another trial takes on average, so that those that hang now and then count;
+    without warm-ups, the first of which may wait for the disk, unless these are all."""
+    usual = [each for each in trials if not each.planned.warmup]
+    return fmean(each.took_s or 0.0 for each in usual or trials)
 
 
 def limit_finalists(setup: Setup, state: Screened, folder: Path) -> None:
