@@ -46,7 +46,8 @@ endif()
 set(HEAPFIT_COMPAT_NAMES
   __rseq_offset __rseq_size _dl_find_object dladdr dladdr1 dlerror dlsym fstat fstatat getcpu getdents64 pthread_attr_setstacksize
   pthread_create
-  pthread_getspecific pthread_key_create pthread_setspecific pthread_sigmask stat)
+  pthread_getspecific pthread_key_create pthread_mutexattr_destroy pthread_mutexattr_init pthread_mutexattr_setrobust
+  pthread_setspecific pthread_sigmask stat)
 
 function(heapfit_add_variant target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "OBJECTS;SHARED_OBJECTS;SOURCES;DEFINITIONS")

@@ -100,9 +100,11 @@ static COLD uintptr_t loaded_later(const char *name)
 #if defined(__x86_64__)
 #define FIRST_VERSION "GLIBC_2.2.5"
 #define DLADDR1_VERSION "GLIBC_2.3.3"
+#define SETROBUST_VERSION "GLIBC_2.12"
 #elif defined(__aarch64__)
 #define FIRST_VERSION "GLIBC_2.17"
 #define DLADDR1_VERSION FIRST_VERSION
+#define SETROBUST_VERSION FIRST_VERSION
 #endif
 
 FORMERLY(pthread_create, FIRST_VERSION)
@@ -110,6 +112,9 @@ FORMERLY(pthread_getspecific, FIRST_VERSION)
 FORMERLY(pthread_key_create, FIRST_VERSION)
 FORMERLY(pthread_setspecific, FIRST_VERSION)
 FORMERLY(pthread_attr_setstacksize, FIRST_VERSION)
+FORMERLY(pthread_mutexattr_init, FIRST_VERSION)
+FORMERLY(pthread_mutexattr_destroy, FIRST_VERSION)
+FORMERLY(pthread_mutexattr_setrobust, SETROBUST_VERSION)
 FORMERLY(dlsym, FIRST_VERSION)
 FORMERLY(dladdr, FIRST_VERSION)
 FORMERLY(dladdr1, DLADDR1_VERSION)
@@ -148,6 +153,27 @@ int __wrap_pthread_attr_setstacksize(pthread_attr_t *attributes, size_t size)
 {
     __typeof__(&pthread_attr_setstacksize) set = formerly_pthread_attr_setstacksize();
     return set != NULL ? set(attributes, size) : EINVAL;
+}
+
+int __wrap_pthread_mutexattr_init(pthread_mutexattr_t *attributes);
+int __wrap_pthread_mutexattr_init(pthread_mutexattr_t *attributes)
+{
+    __typeof__(&pthread_mutexattr_init) init = formerly_pthread_mutexattr_init();
+    return init != NULL ? init(attributes) : ENOSYS;
+}
+
+int __wrap_pthread_mutexattr_destroy(pthread_mutexattr_t *attributes);
+int __wrap_pthread_mutexattr_destroy(pthread_mutexattr_t *attributes)
+{
+    __typeof__(&pthread_mutexattr_destroy) destroy = formerly_pthread_mutexattr_destroy();
+    return destroy != NULL ? destroy(attributes) : ENOSYS;
+}
+
+int __wrap_pthread_mutexattr_setrobust(pthread_mutexattr_t *attributes, int robust);
+int __wrap_pthread_mutexattr_setrobust(pthread_mutexattr_t *attributes, int robust)
+{
+    __typeof__(&pthread_mutexattr_setrobust) set = formerly_pthread_mutexattr_setrobust();
+    return set != NULL ? set(attributes, robust) : ENOSYS;
 }
 
 /* Those of libdl tell by their return address which object asks: ours, as if there were nothing between. */

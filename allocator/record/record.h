@@ -42,6 +42,7 @@ struct record_settings {
         process; /* `process:N`: which one is the main process, whose file has the plain name; by itself the first */
     bool first; /* nothing was recorded before this, so that a file of this name is of another time */
     unsigned seconds; /* `seconds:N`: stop by itself after so long; 0: never */
+    unsigned lasts_s; /* the same of the present recording: a start may name another time */
     uint64_t passed_ms; /* of that, before the file that is being written was begun */
     unsigned flush_ms; /* `flush_ms:N`: an event is in the file after about so long; 100 */
     bool quiet; /* nothing is said on stderr: who has brought the recorder in is told */

@@ -191,7 +191,7 @@ uint64_t recording_passed_ms(void)
 
 void recording_look(void)
 {
-    uint64_t lasts_ms = record_settings.seconds * UINT64_C(1000);
+    uint64_t lasts_ms = record_settings.lasts_s * UINT64_C(1000);
     if (!record_file.open) closed();
     else if (recording_is_stuck()) recording_end(STUCK);
     else if (lasts_ms != 0 && recording_passed_ms() >= lasts_ms) recording_end("the time is over");

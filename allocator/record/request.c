@@ -1,6 +1,7 @@
 /* What another process may ask of the recorder: heapfit-record(7) has the protocol.
  *
- * A request is a word: start, stop or status. The answer is one line of JSON: {"ok":true,...} with the state afterwards, or
+ * A request is a word: start, stop or status; a number behind start says after how many seconds the recording ends by itself, where
+ * that is not as set. The answer is one line of JSON: {"ok":true,...} with the state afterwards, or
  * {"ok":false,"error":"what is wrong"}. A start while it records, or a stop while it does not, changes nothing.
  */
 #ifndef _GNU_SOURCE
@@ -41,12 +42,30 @@ static bool is(const char *line, size_t length, const char *word)
     return length == strlen(word) && memcmp(line, word, length) == 0;
 }
 
+/* Whether the line is "start", or "start N", whose N it sets. */
+static bool is_start(const char *line, size_t length, unsigned *seconds)
+{
+    static const char word[] = "start ";
+    enum { DIGITS_MAX = 8, BASE = 10 };
+    size_t at = sizeof word - 1;
+    if (is(line, length, "start")) return true;
+    if (length <= at || length > at + DIGITS_MAX || memcmp(line, word, at) != 0) return false;
+    for (*seconds = 0; at < length; at++) {
+        if (line[at] < '0' || line[at] > '9') return false;
+        *seconds = *seconds * BASE + (unsigned)(line[at] - '0');
+    }
+    return true;
+}
+
 void record_answer(const char *line, size_t length, struct json *json)
 {
     const char *wrong = NULL;
     if (length > 0 && line[length - 1] == '\r') length--;
-    if (is(line, length, "start")) wrong = recording_begin();
-    else if (is(line, length, "stop")) recording_end("stop");
+    unsigned seconds = record_settings.seconds;
+    if (is_start(line, length, &seconds)) {
+        if (!record_file.open) record_settings.lasts_s = seconds;
+        wrong = recording_begin();
+    } else if (is(line, length, "stop")) recording_end("stop");
     else if (!is(line, length, "status")) wrong = "there is no such request; there are start, stop and status";
     if (wrong != NULL) server_refuse(json, wrong);
     else answer_state(json);

@@ -78,7 +78,7 @@ static void apply_process(uint64_t value)
 
 static void apply_seconds(uint64_t value)
 {
-    record_settings.seconds = (unsigned)value;
+    record_settings.seconds = record_settings.lasts_s = (unsigned)value;
 }
 
 static void apply_flush_ms(uint64_t value)

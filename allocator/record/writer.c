@@ -28,7 +28,7 @@ static pthread_mutex_t alive;
 static void alive_begin(void)
 {
     pthread_mutexattr_t robust;
-    pthread_mutexattr_init(&robust);
+    if (pthread_mutexattr_init(&robust) != 0) return; /* there are no threads, so no R either: see platform/compat.c */
     pthread_mutexattr_setrobust(&robust, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&alive, &robust);
     pthread_mutexattr_destroy(&robust);

@@ -22,6 +22,14 @@ def check_name(path: Path) -> None:
     check_named(str(path.absolute()))
 
 
+def check_folder(path: Path) -> None:
+    """Raise UsageError for what cannot be a folder of results, by its name or what is there."""
+    check_name(path)
+    nearest = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir():
+        raise UsageError(f"{nearest} is not a folder; choose another place with --out")
+
+
 def check_named(word: str) -> None:
     """Raise UsageError for a word of a command line, such as a path, for the same reason."""
     if not is_text(word):

@@ -7,6 +7,7 @@ cannot act on a terminal.
 
 import codecs
 import math
+import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,26 @@ def shell_word(name: object) -> str:
     ("'a b.hft'", './-a.hft', 'a.hft')
     """
     word = f"{name}"
-    return visible(shlex.quote(f"./{word}" if word.startswith("-") else word))
+    return _quoted(f"./{word}" if word.startswith("-") else word)
+
+
+def shell_words(words: Iterable[str]) -> str:
+    """Return the words of a command as a shell takes them, on one line.
+
+    >>> print(shell_words(["sh", "-c", "echo 'a'\\necho b"]))
+    sh -c $'echo \\'a\\'\\necho b'
+    """
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """Quote a word; one with control characters as bash, zsh and POSIX's sh of 2024 read it."""
+    if visible(word) == word:
+        return shlex.quote(word)
+    escaped = word.replace("\\", r"\\").replace("'", r"\'")
+    # These would be spelled like bytes.
+    escaped = re.sub("[\x80-\x9f\xad]", lambda found: f"\\u{ord(found[0]):04x}", escaped)
+    return f"$'{visible(escaped)}'"
 
 
 def with_variables(variables: Mapping[str, str], command: str) -> str:

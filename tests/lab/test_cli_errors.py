@@ -20,12 +20,12 @@ import pytest
 from conftest import Heapfit, assert_fits_everywhere, assert_one_line, heapfit_command
 from heapfit import __version__, paths
 from heapfit.cli.commands import application
-from heapfit.cli.failures import reported
+from heapfit.cli.failures import explain, reported
 from heapfit.cli.output import print_json, print_table, results, warn
 from heapfit.cli.quick import done_quickly
-from heapfit.errors import CannotRun, HeapfitError
+from heapfit.errors import CannotRun, HeapfitError, UsageError
 from heapfit.profile.advice import replayed
-from heapfit.text import SPELLED_OUT
+from heapfit.text import SPELLED_OUT, shell_words
 from trace_data import service
 from typer.core import TyperGroup
 
@@ -33,6 +33,20 @@ pytestmark = pytest.mark.full
 
 # The package has a function of this name.
 record_run = importlib.import_module("heapfit.record.run")
+
+
+def test_a_command_in_an_error_is_the_same_command_when_a_shell_reads_it() -> None:
+    """One with a line feed, or two spaces, became another."""
+    words = ["printf", "%s\\0", "echo  'a'\n\techo b\\n", "a  b", "\x1b[31m \x85\xad\u202e", "é"]
+    command = shell_words(words)
+    said, _ = explain(UsageError(f"it holds another request: {command}"))
+    assert said.isprintable()
+    shown = said.partition(": ")[2]
+    assert shown == command
+    printed = subprocess.run(["bash", "-c", shown], capture_output=True, check=True,
+                             env={"LC_ALL": "C.UTF-8"})  # fmt: skip
+    assert printed.stdout.decode().split("\0")[:-1] == words[2:]
+    assert explain(HeapfitError("two\n  lines"))[0] == "two lines"
 
 
 def test_errors_are_lines_of_whole_words_in_a_terminal_and_one_line_elsewhere(

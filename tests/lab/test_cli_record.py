@@ -16,7 +16,6 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer
@@ -25,6 +24,7 @@ from engine_helpers import compiled, wait_for
 from heapfit import paths
 from heapfit.cli.record import end_as
 from heapfit.errors import UsageError
+from heapfit.live.client import Refused
 from heapfit.record import RecordOptions, examine
 
 pytestmark = pytest.mark.usefixtures("library")
@@ -227,6 +227,31 @@ def test_the_recorder_of_a_running_program_is_started_and_stopped(
     assert examine(tmp_path / "t.hft.2").whole
 
 
+@pytest.mark.full
+def test_a_recording_ends_by_itself_after_the_time_that_its_start_names(
+    clean_environment: dict[str, str], program: Path, tmp_path: Path
+) -> None:
+    words = ("--later", "-o", "t.hft", "--", program, "100", "serve")
+    with running(clean_environment, tmp_path, *words) as (process, pid):
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        recorder = attaching.Recorder(pid)
+        assert recorder.start(1).recording
+        assert recorder.start(3600).recording  # changes nothing
+        wait_for(lambda: not recorder.status().recording)
+        assert examine(tmp_path / "t.hft").ended == "the time is over"
+        for wrong in ("start x", "start ", "start 1 ", "starts", "start 123456789"):
+            with pytest.raises(Refused, match="no such request"):
+                recorder._ask(wrong, attaching.RecorderState)
+        assert recorder.start().recording
+        assert recorder.stop().file == str(tmp_path / "t.hft.2")
+        attached = attaching.attach(pid, tmp_path / "unused.hft", RecordOptions(seconds=1))
+        attaching.follow(attached, lambda: False, 1)  # for --for, whoever does not wait
+        assert examine(attached.file).ended == "the time is over"
+        process.terminate()
+        process.communicate(timeout=WAIT_S)
+
+
 def test_a_folder_that_cannot_be_written_to_is_named_as_the_cause(
     run_heapfit: Heapfit, tmp_path: Path
 ) -> None:
@@ -410,26 +435,6 @@ def test_a_first_process_ends_with_a_shells_number_of_the_signal(
         with pytest.raises(typer.Exit) as ended:
             end_as(status)
         assert ended.value.exit_code == code
-
-
-@pytest.mark.parametrize("took_ms", [None, 1.0])
-def test_of_a_recorder_that_was_there_before_we_end_the_recording(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, took_ms: float | None
-) -> None:
-    """It went on without end: --for was dropped. One that we bring ends by itself."""
-    answers = iter([True] * 3 + [False])
-    states = (attaching.RecorderState(ok=True, recording=each) for each in answers)
-    clock, stopped = iter(range(100)), []
-    monkeypatch.setattr(attaching, "_asked", lambda _: next(states))
-    monkeypatch.setattr(attaching, "_listens", lambda _: False)
-    monkeypatch.setattr(attaching, "_has_keeper", lambda _: False)
-    monkeypatch.setattr(attaching, "_stop", stopped.append)
-    monkeypatch.setattr(attaching.time, "sleep", lambda _: None)
-    monkeypatch.setattr(attaching.time, "monotonic", lambda: next(clock))
-    process = SimpleNamespace(pid=os.getpid())
-    attached = attaching.Attached(process, tmp_path / "a.hft", took_ms, took_ms)
-    attaching.follow(attached, lambda: False, seconds=2)
-    assert bool(stopped) is (took_ms is None)
 
 
 def test_a_recorder_that_cannot_name_its_file_takes_no_name_that_is_there(

@@ -356,6 +356,38 @@ def test_a_program_whose_malloc_cannot_be_replaced_ends_it(
         assert_one_line(result, 4, ["no allocator can be tried", said])
 
 
+# Computes for a while with 20 MB, in the background if it is told so.
+WORKER = """
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char **words)
+{
+    char *all = malloc(20000000);
+    for (int i = 0; i < 200; i++) memset(all, i, 20000000);
+    if (count == 1) return all[9] == 0;
+    if (daemon(1, 0) == 0) sleep(600);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "said"),
+    [
+        (["-static"], "./worker", "reaches worker, which does the work: its malloc is built in"),
+        ([], "./worker daemon", "leaves a process running in the background"),
+    ],
+)
+def test_a_program_of_which_nothing_can_be_measured_ends_it(
+    run_heapfit: Heapfit, tmp_path: Path, options: list[str], call: str, said: str
+) -> None:
+    compiler = ["cc", "-xc", "-", *options, "-o", tmp_path / "worker"]
+    subprocess.run(compiler, input=WORKER, check=True, text=True)
+    result = run_heapfit("fit", *TWO, "--", "sh", "-c", f"{call}; true", folder=tmp_path)
+    assert result.returncode == 4, result.stdout
+    assert said in result.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("time_", "words", "said"),
     [
@@ -419,6 +451,7 @@ def test_a_running_service_is_recorded_and_fitted(
     assert json.loads(result.stdout)["answer"]["is_replay"]
     assert (out / "recording.hft").stat().st_size > 0
     assert not json.loads(status.stdout)["recording"]
+    assert not list(tmp_path.glob("*.hft*"))  # nothing beside the folder of the fit
 
 
 def test_a_workload_that_puts_the_c_library_first_is_fitted(

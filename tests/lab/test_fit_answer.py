@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -18,7 +21,8 @@ from design_data import MEMORY, WALL, study_of, trial_of
 from heapfit import catalogue
 from heapfit.cli import fit as cli
 from heapfit.cli import progress
-from heapfit.errors import HeapfitError
+from heapfit.errors import HeapfitError, UsageError
+from heapfit.files import check_folder
 from heapfit.fit import (
     answer,
     candidates,
@@ -36,6 +40,7 @@ from heapfit.fit.facts import Facts
 from heapfit.records import Metric, Trial, TrialStatus, WorkloadServer
 from heapfit.report import Reading
 from heapfit.study import default_cores
+from heapfit.study.journal import cannot_write
 from rich.console import Console
 from trace_data import Program, service
 
@@ -96,6 +101,16 @@ def judged_of(
         not_chosen=list(dropped), exit_code=0, study=None,
     )  # fmt: skip
     return answer.judged(setup, Path("confirm"), reading, start)
+
+
+@pytest.mark.parametrize("metric", ["wall_s", "requests_per_s"])
+def test_the_table_says_which_time_it_has(metric: str) -> None:
+    found = chosen("time", {"today": (1.0, GIB, GIB), "quick": (0.5, GIB, GIB)})
+    [standing] = found.standings
+    assert standing.time
+    time = standing.time.model_copy(update={"metric": metric})
+    told = found.model_copy(update={"standings": [standing.model_copy(update={"time": time})]})
+    assert told.time_word == {"wall_s": "wall time"}.get(metric, "time")
 
 
 def test_nothing_else_that_was_tried_has_no_heading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,8 +399,8 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     stays = chosen("time", {"today": (1.0, GIB, GIB), "same": (1.0, GIB, GIB)})
     found = answer.with_late(stays, screened)
     late = (
-        "2 candidates were not run and 1 candidate was not measured after the screening "
-        "(jemalloc and mimalloc2 among them; the tables name them); --time 3m would include them."
+        "There was no time to run jemalloc and 1 setting or to measure mimalloc2 again after the "
+        "screening; --time 3m would be enough."
     )
     assert found.late == late
     assert found.why == [late, *stays.why]
@@ -396,12 +411,12 @@ def test_what_there_was_no_time_for_is_counted_in_one_line_with_the_time_for_it(
     assert settings.exit_code == 0
     better = search.Screened([], unjudged=["heapfit+background"], alone={"heapfit+background"})
     assert answer.with_late(stays, better).exit_code == 3
-    assert settings.why[-1].startswith("1 candidate was not run (the tables name them); --time ")
+    assert settings.why[-1].startswith("There was no time to run 1 setting; --time ")
     assert answer.with_late(stays, search.Screened([])) == stays
     one = answer.with_late(stays, search.Screened([], late=["jemalloc"], enough_s=90.0))
-    assert one.late == "1 candidate was not run (jemalloc); --time 2m would include it."
+    assert one.late == "There was no time to run jemalloc; --time 2m would be enough."
     many = answer.with_late(stays, search.Screened([], late=["a", "b", "a+x", "c", "d"]))
-    assert "(a, b, c and others among them; the tables name them)" in many.late
+    assert "no time to run a, b, c, 1 other and 1 setting;" in many.late
 
 
 def candidate(name: str, *, replayable: bool = True) -> candidates.Candidate:
@@ -590,7 +605,7 @@ def test_the_difference_stands_beside_a_ratio_of_memory() -> None:
     [
         (1.3, "worse than glibc alone: 1.300x the time"),
         (1.0, "less than 1 % better than glibc alone in time"),
-        (0.95, "it needed 0.950x the time of glibc; others did better"),
+        (0.95, "it needed 0.950x the time of glibc, and a 0.500x the time"),
     ],
 )
 def test_why_a_setting_is_dropped_says_how_much_it_needed(
@@ -985,12 +1000,59 @@ def test_of_a_process_without_a_recorder_a_command_is_named_that_fits_it() -> No
     assert not running._SAMPLED.search("sample:0,sites:8")
 
 
+@pytest.mark.parametrize("out", ["file", "file/out"])
+def test_what_cannot_be_a_folder_is_refused_at_once(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="file is not a folder; choose another place with --out"):
+        check_folder(tmp_path / out)
+    check_folder(tmp_path / "new/out")
+    check_folder(tmp_path)
+
+
+def test_trials_are_said_to_be_kept_where_there_are_some(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, "no space left on device")
+    (tmp_path / "look").mkdir()
+    (tmp_path / "look/trials.jsonl").touch()
+    assert str(cannot_write(tmp_path, full)).endswith("repeat the same command")
+    (tmp_path / "look/trials.jsonl").write_text("a trial\n")
+    assert str(cannot_write(tmp_path, full)).endswith("completed trials are kept")
+    nowhere = OSError(errno.ENOENT, "no such file or directory")
+    assert "choose another place with --out" in str(cannot_write(tmp_path, nowhere))
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_service_is_recorded_for_a_time_and_keeps_no_recording(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_ended: bool
+) -> None:
+    made, to, told = tmp_path / "svc.hft", tmp_path / "out.hft", []
+
+    def start(seconds: int) -> SimpleNamespace:
+        told.append(seconds)
+        made.write_bytes(b"recorded")
+        return SimpleNamespace(file=f"{made}")
+
+    def pause(_: float) -> None:
+        if is_ended:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    recorder = SimpleNamespace(start=start, stop=lambda: told.append("stop"))
+    monkeypatch.setattr(running, "time", SimpleNamespace(sleep=pause))
+    with pytest.raises(KeyboardInterrupt) if is_ended else nullcontext():
+        running.record(recorder, to, 5.5)
+    assert told[0] >= 6  # It ends by itself, whatever becomes of the fit.
+    assert "stop" in told
+    assert not made.exists()
+    assert to.exists() is not is_ended
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
 def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:
     """Of one without room for its events it was said that the program hardly uses malloc."""
     known = Facts(cores=2, python=0, huge_pages=0)
     full = {"reason": "the limit on the size of files is reached (ulimit -f)"}
     for number, (end, said) in enumerate((
         (None, "it hardly uses malloc"), ({"reason": "stop"}, "it hardly uses malloc"),
+        ({"reason": "daemon"}, "it hardly uses malloc"),
         (full, full["reason"]),
     )):  # fmt: skip
         empty = Program().write(tmp_path / f"{number}.hft", end)
@@ -998,6 +1060,41 @@ def test_a_recording_without_events_says_why_it_ended(tmp_path: Path) -> None:
     short = service(requests=40).write(tmp_path / "short.hft", full)
     notes = look._with_recording(known, short)[1]
     assert notes[0] == f"Only the beginning was recorded: {full['reason']}."
+
+
+@pytest.mark.parametrize(
+    ("reason", "lacks_room"),
+    [
+        ("the disk is full", True),
+        ("the user's quota of disk space is used up", True),
+        ("the limit on the size of files is reached (ulimit -f)", False),
+        ("exit", False),
+    ],
+)
+def test_a_recording_without_room_ends_the_fit_and_is_made_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reason: str, lacks_room: bool
+) -> None:
+    def recorded_run(_: Any, file: Path, *others: Any) -> SimpleNamespace:
+        service(requests=40).write(file, {"reason": reason})
+        return SimpleNamespace(sources=[look._Witness()])
+
+    monkeypatch.setattr(look, "recorded_run", recorded_run)
+    study = study_of(["glibc"], {})
+    said = pytest.raises(HeapfitError, match="make room and repeat the same command")
+    with said if lacks_room else nullcontext():
+        look.record(study, tmp_path, None, "0")
+    assert (tmp_path / look.RECORDING).exists() is not lacks_room
+
+
+def test_a_program_that_mostly_leaves_a_process_running_ends_the_fit() -> None:
+    workload = catalogue.ad_hoc_workload(["true"], None)
+    trial = trial_of(study_of(["glibc"], {}), ["glibc"], {"wall_s": 1.0})
+    daemon = trial.model_copy(update={"left_running": 1})
+    look.check_foreground(workload, [trial, daemon])
+    with pytest.raises(HeapfitError, match="keep it in the foreground"):
+        look.check_foreground(workload, [trial, daemon, daemon])
+    server = WorkloadServer(command=["true"])
+    look.check_foreground(workload.model_copy(update={"server": server}), [daemon, daemon])
 
 
 def test_candidates_that_do_not_apply_are_one_row() -> None:

@@ -156,6 +156,20 @@ def test_a_folder_is_not_put_aside_under_a_command_that_runs_in_it(tmp_path: Pat
     assert kept_in(out) == []
 
 
+@pytest.mark.parametrize("mix", [None, False])
+def test_mix_is_named_only_where_the_command_has_it(tmp_path: Path, mix: bool | None) -> None:
+    program = build(tmp_path / "program", "1")
+    study = study_of(workload(str(program)), TWO, replicates=1)
+    execute(study, tmp_path / "out", mix=mix)
+    build(program, "2")
+    progress = Notices()
+    progress.started = lambda *_: build(program, "3")  # type: ignore[method-assign]
+    with pytest.raises(HeapfitError, match="it starts over with the new files") as raised:
+        execute(study, tmp_path / "out", progress, mix=mix)
+    assert ("or continues with --mix" in str(raised.value)) is (mix is not None)
+    assert ("With --mix the study would" in " ".join(progress.said)) is (mix is not None)
+
+
 def test_a_program_rebuilt_meanwhile_is_noticed_and_called_so(tmp_path: Path) -> None:
     program = build(tmp_path / "program", "1")
 

@@ -15,8 +15,6 @@ from elftools.elf.gnuversions import GNUVerNeedSection, GNUVerSymSection
 from elftools.elf.sections import SymbolTableSection
 from heapfit import paths
 
-pytestmark = pytest.mark.full
-
 OLDEST = (2, 28)
 LIBRARIES = ["default", "pools", "hardened", "record"]
 

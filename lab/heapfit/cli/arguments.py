@@ -1,15 +1,16 @@
 """What the commands' arguments share: the common options, lists, and the user's own program."""
 
 import re
-import shlex
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from heapfit.errors import UsageError, unknown
+from heapfit.files import check_named
 from heapfit.host.proc import named
 from heapfit.records import Weighed, WorkloadRun
+from heapfit.text import shell_words
 
 _NUMBER = re.compile(r"[0-9]{1,15}([.][0-9]{1,15})?")
 _TIME = re.compile(rf"({_NUMBER.pattern}) *(ns|us|ms|s|m|h)")
@@ -232,7 +233,8 @@ def split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
 
 def command_line(*words: str, program: list[str] | None = None, **options: object) -> str:
     """Return a command line of heapfit's. An option is left out where it is None, False or empty;
-    True stands for one without a value, a list or tuple for one that repeats.
+    True stands for one without a value, a list or tuple for one that repeats. Raises UsageError for
+    a word that results cannot hold.
 
     >>> command_line("compare", "cpu", cores=[1], fail_if=None, aa=True, program=["a b", "c"])
     "heapfit compare cpu --cores 1 --aa -- 'a b' c"
@@ -246,7 +248,10 @@ def command_line(*words: str, program: list[str] | None = None, **options: objec
             line += [word for each in value for word in (option, str(each))]
         elif value is not None and value is not False and value != "":
             line += [option, str(value)]
-    return shlex.join([*line, "--", *program] if program else line)
+    line += ["--", *program] if program else []
+    for each in line:
+        check_named(each)
+    return shell_words(line)
 
 
 def split_list(text: str) -> list[str]:

@@ -20,7 +20,7 @@ from heapfit.cli.output import messages, print_json, results, warn
 from heapfit.cli.progress import WorkProgress
 from heapfit.errors import UsageError
 from heapfit.host.program import check_text, inherited, why_not_preloadable
-from heapfit.text import counted, shell_word
+from heapfit.text import counted, shell_word, shell_words
 
 if TYPE_CHECKING:
     from heapfit.gate.against import FigureDecision
@@ -165,7 +165,7 @@ def _print_saved(found: Heap, path: Path) -> None:
     for name, runs in found.figures.items():
         scatter = f" to {runs[-1]:,} in {len(runs)} runs" if runs[-1] > runs[0] else ""
         results.print(f"{name:16}{runs[0]:>16,}{scatter}")
-    again = f"heapfit check --against {shell_word(path)} -- {shlex.join(found.command)}"
+    again = f"heapfit check --against {shell_word(path)} -- {shell_words(found.command)}"
     line = f"saved {path}; next: {again}"
     messages.print(line, soft_wrap=True)
 

@@ -157,4 +157,5 @@ def _permission(file: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """Join lines; spaces within them stay, as they may be a command's."""
+    return " ".join(filter(None, map(str.strip, text.splitlines())))

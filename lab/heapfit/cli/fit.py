@@ -41,7 +41,7 @@ from heapfit.cli.provide import (
 )
 from heapfit.doctor import examine, examine_objects, examine_program
 from heapfit.errors import AnotherStudy, UsageError
-from heapfit.files import RECORDING_SUFFIX, check_name
+from heapfit.files import RECORDING_SUFFIX, check_folder, check_name
 from heapfit.host import proc
 from heapfit.host.machine import inherited_settings
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus
@@ -143,7 +143,7 @@ def fit(
     conditions = search.conditions(keep or [])
     _check_subject(name, pid, context.obj, explain=explain)
     if out is not None:
-        check_name(out)
+        check_folder(out)
     usual = {each: each for each in catalogue.load_allocators()}
     words = with_baseline(named_allocators(allocators, usual, installed=True), baseline)
     command = command_line(
@@ -351,6 +351,7 @@ class _Fit:
         trials = load(self.folder / "look")[1]
         look.check_repeats(trials)
         good = [each for each in trials if each.status is TrialStatus.OK]
+        look.check_foreground(self.setup.workload, good)
         if self.state.facts is None:
             if self.trace:
                 facts, notes = look.by_trace(self.trace, self.setup.cores)
@@ -500,10 +501,6 @@ class _StepProgress(StudyProgress):
             self.console.print(f"{self.done} of {self.planned} trials are already done")
         self._begin(study, done)
 
-    def noticed(self, sentence: str) -> None:
-        """Say what has changed since an earlier run: here no option mixes trials."""
-        super().noticed(sentence.partition(" With --mix ")[0])
-
     def finished(self, trial: Trial, remaining_s: float | None) -> None:
         """Count a trial."""
         from heapfit.fit.search import check_time
@@ -556,7 +553,7 @@ def _show(answer: Answer, files: list[Path]) -> None:
 
     if answer.today:
         results.print(answer.today)
-    rows = table(f"vs {answer.baseline}", "time", "peak memory", "mean memory")
+    rows = table(f"vs {answer.baseline}", answer.time_word, "peak memory", "mean memory")
     for each in answer.standings:
         rows.add_row(each.name, *map(interval, (each.time, each.memory, each.mean)))
     if answer.standings:

@@ -33,8 +33,10 @@ from heapfit.text import bytes_text, counted, join_words, scale_for
 
 # Of what was screened alone, where the interval has to end, or without one the ratio has to be.
 _HINT = 1 - noise.WORTH
-# So many allocators that there was no time for are named in a sentence.
+# So many that there was no time for are named in a sentence.
 _MOST_NAMED = 3
+# What the time of a program is called, where it is one of these.
+TIMES = {WALL: "wall time", PROCESSOR: "processor time"}
 _WORST: tuple[Outcome, ...] = ("broken", "failed", "untold", "passed")
 
 
@@ -81,6 +83,12 @@ class Answer(Record):
     study: str | None  # the folder with the evidence
 
     @property
+    def time_word(self) -> str:
+        """What the time of the standings is."""
+        metrics = {each.time.metric for each in self.standings if each.time}
+        return TIMES.get(metrics.pop() if len(metrics) == 1 else "", "time")
+
+    @property
     def headline(self) -> str:
         """The answer in a few words."""
         if self.choice:
@@ -123,24 +131,21 @@ def with_late(found: Answer, screened: Screened) -> Answer:
     """Return an answer that says of how many candidates there was no time for. It begins with that
     where allocators are among them, or settings that were much better in the screening, since it
     then cannot be told that nothing is better."""
-    said = [
-        f"{counted(len(names), 'candidate')} {'was' if len(names) == 1 else 'were'} not {what}"
-        for names, what in (
-            (screened.late, "run"),
-            (screened.unjudged, "measured after the screening"),
-        )
-        if names
-    ]
-    if not said:
-        return found
     late_ones = [*screened.late, *screened.unjudged]
+    if not late_ones:
+        return found
     able = [each for each in late_ones if "+" not in each or each in screened.alone]
-    named = [*able[:_MOST_NAMED], *["others"] * (len(able) > _MOST_NAMED)]
-    all_named = len(able) == len(late_ones) <= _MOST_NAMED
-    among = f"{join_words(named)} among them; " if able else ""
-    which = join_words(named) if all_named else f"{among}the tables name them"
-    them = "it" if len(late_ones) == 1 else "them"
-    late = f"{join_words(said)} ({which}); {time_option(screened.enough_s)} would include {them}."
+
+    def named(names: Sequence[str]) -> str:
+        ours = [each for each in names if each in able]
+        counts = (len(ours[_MOST_NAMED:]), "other"), (len(names) - len(ours), "setting")
+        return join_words([*ours[:_MOST_NAMED], *(counted(*each) for each in counts if each[0])])
+
+    said = [f"run {named(screened.late)}"] if screened.late else []
+    if screened.unjudged:
+        said.append(f"measure {named(screened.unjudged)} again after the screening")
+    enough = time_option(screened.enough_s)
+    late = f"There was no time to {join_words(said, 'or to')}; {enough} would be enough."
     untold = bool(able) and found.choice is None
     return found.model_copy(
         update={

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from heapfit import options
 from heapfit.catalogue import entry_of, treatment_word
-from heapfit.fit.answer import Answer
+from heapfit.fit.answer import TIMES, Answer
 from heapfit.fit.goal import parse
 from heapfit.host import elf
-from heapfit.meaning import PROCESSOR, RESIDENT_MEAN, RESIDENT_PEAK, WALL
+from heapfit.meaning import RESIDENT_MEAN, RESIDENT_PEAK
 from heapfit.records import InstalledAllocator, Summary, Verdict, Workload
 from heapfit.study.journal import cannot_write, set_aside
 from heapfit.text import bytes_text, join_words, percent, shell_word, with_variables
@@ -34,7 +34,6 @@ ALERTS = "alerts.yaml"
 # systemd reads drop-ins by name, and the last one that sets a variable counts: `systemctl edit`
 # writes override.conf.
 DROP_IN = "zz-heapfit.conf"
-_TIMES = {WALL: "wall time", PROCESSOR: "processor time"}
 # What a service's processor time may be beside that of a week ago without anybody's doing.
 _WEEKLY = 1.1
 
@@ -70,7 +69,7 @@ def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str)
     today = {e.metric: e.median for e in summary.estimates if e.allocator == answer.baseline}
     is_mean = parse(answer.goal).is_of_mean
     memory, time = _of_process(chosen.mean if is_mean else chosen.memory), _of_process(chosen.time)
-    found = f"{time.estimate:.3g} times the {_TIMES[time.metric]}" if time else ""
+    found = f"{time.estimate:.3g} times the {TIMES[time.metric]}" if time else ""
     return Promise(
         evidence=evidence,
         today=summary.study.allocator(answer.baseline),
@@ -84,7 +83,7 @@ def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str)
 
 def _of_process(verdict: Verdict | None) -> Verdict | None:
     """The verdict, if it is on a figure of the whole process: a replay's are of its heap."""
-    is_such = verdict and verdict.metric in (RESIDENT_PEAK, RESIDENT_MEAN, *_TIMES)
+    is_such = verdict and verdict.metric in (RESIDENT_PEAK, RESIDENT_MEAN, *TIMES)
     return verdict if verdict and is_such and verdict.subject == "ratio" else None
 
 
@@ -125,7 +124,7 @@ def write(
         move_away(folder)
         unfinished.rename(folder)
     except OSError as error:
-        raise cannot_write(folder, error) from error
+        raise cannot_write(folder.parent, error) from error
     return written
 
 

@@ -23,7 +23,7 @@ from heapfit.profile.analyse import profile as profiled
 from heapfit.profile.files import count_file
 from heapfit.profile.model import Course, Profile
 from heapfit.profile.tally import Tally
-from heapfit.record import examine
+from heapfit.record import check_room, examine
 from heapfit.records import InstalledAllocator, Study, Trial, TrialStatus, Workload
 from heapfit.text import percent, shell_word
 from heapfit.trial import preload
@@ -201,7 +201,7 @@ class _Witness(Source):
         _, pages, of_files, *_ = map(int, (process / "statm").read_text().split())
         if pages > self._pages:
             maps, environment = ((process / each).read_bytes() for each in ("maps", "environ"))
-            if maps and b"libc" in maps:  # Else it is still being loaded.
+            if not preload.is_loading(maps):
                 self._pages, self._of_files = pages, of_files
                 self.maps, self.environment = maps, environment
                 self.program = (process / "exe").readlink()
@@ -241,6 +241,18 @@ def check_repeats(trials: list[Trial]) -> None:
             f"{others[0].reason}{f' (it says: {said[-1].strip()})' if said else ''}; it leaves "
             "something behind that is in the way of the next run, such as a file: have a "
             "script remove that first, or write into {scratch}, a workload's empty folder"
+        )
+
+
+def check_foreground(workload: Workload, trials: list[Trial]) -> None:
+    """Raise HeapfitError for a program that mostly leaves processes running, as a daemon does."""
+    left = sum(each.left_running > 0 for each in trials)
+    if workload.server is None and 2 * left > len(trials):  # Now and then one is about to end.
+        raise HeapfitError(
+            "the program ends and leaves a process running in the background, which cannot be "
+            "measured; keep it in the foreground, or, if it is a server, describe it and what "
+            "drives it: heapfit workloads new --port N -- CMD; of a service that needs no load, "
+            "write --for 30s in place of --port N"
         )
 
 
@@ -318,12 +330,15 @@ def record(study: Study, folder: Path, data: Path | None, sample: str) -> _Witne
     [seen] = recorded_run(study, folder / RECORDING, data, settings, [_Witness]).sources
     assert isinstance(seen, _Witness)
     _check_reached(seen)
+    check_room(folder / RECORDING)
     return seen
 
 
 def _check_reached(seen: _Witness) -> None:
     if not seen.maps or seen.is_recorded:
         return
+    if why := why_not_replaced(seen.program):
+        raise HeapfitError(f"no allocator reaches {seen.program.name}, which does the work: {why}")
     start = f"{preload.VARIABLE}=".encode()
     told = [word for word in seen.environment.split(b"\0") if word.startswith(start)]
     has = told[0].decode(errors="replace") if told else f"no {preload.VARIABLE}"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
+import signal
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
 from heapfit.errors import HeapfitError
+from heapfit.files import replacing
 from heapfit.host.proc import environment_of
 from heapfit.live.processes import NotListening
-from heapfit.record import Recorder
+from heapfit.record import Recorder, check_room
 from heapfit.record.options import OPTIONS_VARIABLE
 from heapfit.study.journal import cannot_write
 from heapfit.text import shell_word
@@ -19,6 +23,7 @@ from heapfit.text import shell_word
 # Of the whole time, what the recording has, and how long it is at most: a minute of a service's
 # work has its usual calls, and can be played.
 _SHARE, _LONGEST_S = 0.1, 60.0
+_LATE_S = 2  # after which it ends by itself, where nobody stops it
 _SAMPLED = re.compile(r"\bsample:0*[1-9]")  # of 0 bytes, it is no sample
 
 
@@ -28,19 +33,24 @@ def seconds(time_s: float) -> float:
 
 
 def record(recorder: Recorder, to: Path, for_s: float) -> None:
-    """Have `recorder` record its process for a while, and put a copy at `to`. It is stopped again,
-    however this ends."""
-    recorder.start()
+    """Have `recorder` record its process for a while, and put the recording at `to`. It is stopped
+    and nothing is left where it was written, however this ends; of a kill, it ends by itself."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C does
+    made = Path(recorder.start(math.ceil(for_s) + _LATE_S).file)
     try:
         time.sleep(for_s)
-    finally:
-        state = recorder.stop()
-    unfinished = to.with_suffix(".part")
-    try:
-        shutil.copyfile(state.file, unfinished)
-        unfinished.replace(to)
+        recorder.stop()
+        check_room(made)
+        with replacing(to) as unfinished:
+            shutil.copyfile(made, unfinished)
     except OSError as error:
         raise cannot_write(to.parent, error) from error
+    finally:
+        with suppress(HeapfitError):  # Its process has ended, and with it the recording.
+            recorder.stop()
+        with suppress(OSError):
+            made.unlink()
+        signal.signal(signal.SIGTERM, before)
 
 
 def recorded_on(trace: Path) -> str:

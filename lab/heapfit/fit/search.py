@@ -320,6 +320,7 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
     earlier = trials_of(each for each in steps(where.parent) if each.name < where.name)
     failed = why_failing([*earlier, *trials], setup.baseline.name, lenient=True)
     out = {name: why for name, why in failed.items() if name in by_name}
+    base = setup.baseline.name
     conditions = [each.forbidden() for each in setup.keep]
     if len(readings.block):
         for decision in verdicts.judge(conditions, readings, summarise(readings)):
@@ -352,8 +353,8 @@ def _halve(setup: Setup, state: Screened, where: Path, keep: int) -> None:
         elif name in good[:keep]:
             out[name] = displaced[name]
         else:
-            needed = _needed(advice, name, setup.baseline.name)
-            out[name] = f"it needed {needed} of {setup.baseline.name}; others did better"
+            needed, best = (_needed(advice, each, base) for each in (name, good[0]))
+            out[name] = f"it needed {needed} of {base}, and {good[0]} {best}"
     for name in by_name:
         if name not in good:
             out.setdefault(name, "it has no figures to compare")

@@ -17,4 +17,4 @@ from heapfit.record.attach import (
 )
 from heapfit.record.options import OPTIONS, VARIANT, RecordOptions, seen_from, variables
 from heapfit.record.run import NothingRecorded, Recording, run
-from heapfit.record.written import Written, examine, is_written
+from heapfit.record.written import Written, check_room, examine, is_written

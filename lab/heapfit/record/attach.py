@@ -7,7 +7,6 @@ module; a source checkout compiles it.
 
 import errno
 import json
-import math
 import os
 import platform
 import signal
@@ -70,9 +69,9 @@ class Recorder(Asker):
 
     service = "heapfit-record"
 
-    def start(self) -> RecorderState:
-        """Begin a new recording, unless one is being made."""
-        return self._ask("start", RecorderState)
+    def start(self, seconds: int = 0) -> RecorderState:
+        """Begin a new recording, unless one is being made; it ends by itself after so long."""
+        return self._ask(f"start {seconds}" if seconds else "start", RecorderState)
 
     def stop(self) -> RecorderState:
         """End the recording; the file is whole when this returns."""
@@ -107,7 +106,7 @@ def attach(pid: int, path: Path, options: RecordOptions) -> Attached:
     path = path.absolute()
     check_path(path)
     if (state := _asked(pid)) is not None:
-        return _started(process, state)
+        return _started(process, state, options.seconds)
     named = path.with_name(path.name.replace(PROCESS, str(process.own_pid)))
     if not _is_in_our_network(pid):
         if not options.seconds:
@@ -140,9 +139,7 @@ def follow(
         _follow_file(attached, is_told_to_stop, seconds)
         return
     is_silent = False
-    # A recorder that was there before knows of no time to end.
-    ends = time.monotonic() + seconds if seconds and attached.took_ms is None else math.inf
-    while not (is_told_to_stop() or time.monotonic() >= ends):
+    while not is_told_to_stop():
         try:
             state = _asked(pid)
             if state is None or not state.recording:
@@ -201,15 +198,15 @@ def _run_attacher(pid: int, path: Path, options: RecordOptions) -> dict[str, flo
     return told
 
 
-def _started(process: Process, state: RecorderState) -> Attached:
-    """Return a recorder that was there before, which was told then where to write."""
+def _started(process: Process, state: RecorderState, seconds: int) -> Attached:
+    """Start a recorder that was there before, which was told then where to write; return it."""
     who = f"process {process.pid} ({process.name})"
     if state.recording:
         raise HeapfitError(
             f"{who} is being recorded already, to {state.file}; "
             f"heapfit ctl {process.pid} record stop ends that"
         )
-    state = Recorder(process.pid).start()
+    state = Recorder(process.pid).start(seconds)
     return Attached(process, Path(state.file))
 
 

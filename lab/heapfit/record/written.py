@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from heapfit.errors import HeapfitError
 from heapfit.files import RECORDING_MAGIC
 from heapfit.trace.ending import ended_early
 
@@ -25,6 +26,8 @@ _LONGEST_END = 1 << 16  # bytes
 _RECORDER = b"/libheapfit-record"
 # Why a recording of a running process ends where nothing is amiss, beside the program's own end.
 _ASKED_FOR = ("stop", "the time is over", "exec")
+# allocator/record/file.c: another recording, once there is room, has the rest.
+_NO_ROOM = ("the disk is full", "the user's quota of disk space is used up")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,16 @@ def examine(path: Path) -> Written:
     """Return what the file at `path` holds up to its last whole block."""
     with path.open("rb") as file:
         return Written(path, path.stat().st_size, *_walk(file))
+
+
+def check_room(path: Path) -> None:
+    """Remove a recording that lacked room for its events, and raise HeapfitError then."""
+    if path.exists() and (why := examine(path).ended) in _NO_ROOM:
+        path.unlink(missing_ok=True)
+        raise HeapfitError(
+            f"only the beginning could be recorded to {path.parent}: {why}; make room and repeat "
+            "the same command"
+        )
 
 
 def is_written(path: Path, process: int | None = None) -> bool:

@@ -1,6 +1,5 @@
 """The recommendation in words: what is recommended, why, and the lines that put it to use."""
 
-import shlex
 from collections.abc import Iterator
 
 from heapfit import catalogue, options
@@ -19,6 +18,8 @@ from heapfit.text import (
     Scale,
     join_words,
     mid_sentence,
+    shell_word,
+    shell_words,
     visible,
     with_variables,
 )
@@ -196,7 +197,7 @@ def deployment(study: Study, advice: Advice | None) -> list[str]:
     command = _command(study, chosen)
     lines = []
     if not values:  # The name of a value is no allocator's.
-        word = shlex.quote(catalogue.treatment_word(chosen))
+        word = shell_word(catalogue.treatment_word(chosen))
         lines.append(f"heapfit run --allocator {word} -- {command}")
     # Its own options alone: those that the reader's environment has are not of the study.
     changes = environment_changes(chosen, {options.VARIABLE: ""})
@@ -217,4 +218,4 @@ def _command(study: Study, chosen: InstalledAllocator) -> str:
     names = {*BUILTIN_NAMES, *study.workload.parameters}
     if any(f"{{{name}}}" in word for name in names for word in words):
         return _SOME_COMMAND
-    return shlex.join(words)
+    return shell_words(words)

@@ -5,7 +5,6 @@ running trial and nothing else, and the same call continues where it stopped.
 """
 
 import re
-import shlex
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from heapfit.settings import setting_name
 from heapfit.study.identity import Watch, identify
 from heapfit.study.journal import Journal
 from heapfit.study.stopping import MOST_TIMEOUTS, Stopping, cell_of, never_finish
-from heapfit.text import counted, join_words
+from heapfit.text import counted, join_words, shell_words
 from heapfit.trial import run_trial
 from heapfit.trial.cores import own_cores
 from heapfit.trial.launcher import find_launcher
@@ -65,15 +64,16 @@ def execute(
     on_progress: Progress | None = None,
     data: Path | None = None,
     *,
-    mix: bool = False,
+    mix: bool | None = None,
 ) -> None:
     """Run the missing trials of `study`, journaled in `folder`.
 
     `data` is the workload's prepared data folder, if it has one. Trials of another build of the
-    program, or under other settings of the machine, are moved aside, unless `mix` is set. Raises
-    `HeapfitError` if the program fails under the baseline itself (then there is nothing to compare
-    with) or if the journal cannot be written, and lets `KeyboardInterrupt` through once the running
-    program has been ended.
+    program, or under other settings of the machine, are moved aside, unless `mix` is set; it is
+    None where the command has no --mix, which is not named then. Raises `HeapfitError` if the
+    program fails under the baseline itself (then there is nothing to compare with) or if the
+    journal cannot be written, and lets `KeyboardInterrupt` through once the running program has
+    been ended.
     """
     progress = on_progress or Progress()
     with Journal(folder, study, lambda known: identify(study, data, known), mix=mix) as journal:
@@ -84,7 +84,7 @@ def execute(
 
 class _Execution:
     def __init__(
-        self, journal: Journal, progress: Progress, data: Path | None, *, mix: bool
+        self, journal: Journal, progress: Progress, data: Path | None, *, mix: bool | None
     ) -> None:
         self._journal = journal
         self._progress = progress
@@ -184,8 +184,8 @@ class _Execution:
         return (
             f"{join_words(changed)} while it was being measured. The trial that ran then does "
             f"not count; {counted(count, 'earlier trial')} {'is' if count == 1 else 'are'} kept. "
-            "Once the build is done, repeat the same command: it starts over with the new files, "
-            "or continues with --mix"
+            "Once the build is done, repeat the same command: it starts over with the new files"
+            f"{'' if self._mix is None else ', or continues with --mix'}"
         )
 
 
@@ -240,13 +240,13 @@ def _advice(study: Study, trial: Trial) -> str:
     if trial.status is TrialStatus.FAILED and _NO_TERMINAL.search(trial.stderr_tail):
         return (
             "; it seems to need a terminal, which no trial has: have script give it one, "
-            f"script -qec {shlex.quote(shlex.join(study.command))} /dev/null"
+            f"script -qec {shell_words([shell_words(study.command)])} /dev/null"
         )
     if trial.status is not TrialStatus.TIMEOUT or study.workload.server:
         return ""
     return (
         "; give it more time with --timeout, or, if it is a server, describe it and what drives "
-        f"it: heapfit workloads new --port N -- {shlex.join(study.command)}; of a service that "
+        f"it: heapfit workloads new --port N -- {shell_words(study.command)}; of a service that "
         "needs no load, write --for 30s in place of --port N"
     )
 

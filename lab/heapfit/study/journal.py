@@ -9,7 +9,6 @@ something else than the command would measure now are moved, all together, into 
 import fcntl
 import json
 import os
-import shlex
 import shutil
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
@@ -178,13 +177,19 @@ class Journal:
     """The open folder of a study that runs. Only one process can have it open."""
 
     def __init__(
-        self, folder: Path, study: Study, identify: Identify | None = None, *, mix: bool = False
+        self,
+        folder: Path,
+        study: Study,
+        identify: Identify | None = None,
+        *,
+        mix: bool | None = None,
     ) -> None:
         """Open or make `folder` for `study`, and continue an earlier run of the same study.
 
         Where the earlier run measured something else than `identify` says is measured now, its
-        trials are moved aside, unless `mix` is set; `notices` say so. Raises `UsageError` if the
-        folder holds another study, `HeapfitError` if it cannot be written.
+        trials are moved aside, unless `mix` is set; `notices` say so, and name --mix unless it is
+        None. Raises `UsageError` if the folder holds another study, `HeapfitError` if it cannot be
+        written.
         """
         self.folder = folder
         self.notices: list[str] = []
@@ -308,7 +313,7 @@ class Journal:
     # A session is a run of trials that all measured the same.
 
     def _begin_session(
-        self, earlier: Study | None, study: Study, identify: Identify, mix: bool
+        self, earlier: Study | None, study: Study, identify: Identify, mix: bool | None
     ) -> tuple[Study | None, Study]:
         """Compare what is measured now with what the folder's trials measured.
 
@@ -332,7 +337,8 @@ class Journal:
                 kept = self._move_aside(last.began if last else earlier.created)
                 self.notices.append(
                     "So it starts over. The earlier trials are kept: heapfit report "
-                    f"{shell_word(kept)}. With --mix the study would have continued."
+                    f"{shell_word(kept)}."
+                    f"{'' if mix is None else ' With --mix the study would have continued.'}"
                 )
                 earlier, sessions = None, []
         sessions = [*sessions, _session(now, first=len(self.trials))]
@@ -446,12 +452,15 @@ def lock(fd: int, folder: Path) -> None:
 def cannot_write(folder: Path, error: OSError) -> HeapfitError:
     """Return the error for a study's folder that cannot be written."""
     reason = (error.strerror or str(error)).lower()
-    remedy = (
-        "nothing can be kept there, so choose another place with --out, or make it writable and "
-        "repeat the same command"
-        if is_forbidden(error)
-        else "make room or mend it and repeat the same command: completed trials are kept"
-    )
+    is_no_folder = isinstance(error, (FileNotFoundError, FileExistsError, NotADirectoryError))
+    remedy = "make room or mend it and repeat the same command"
+    if is_forbidden(error) or is_no_folder:
+        remedy = (
+            "nothing can be kept there, so choose another place with --out, or make it writable "
+            "and repeat the same command"
+        )
+    elif any(each.stat().st_size for each in folder.glob(f"**/{TRIALS_FILE}")):
+        remedy += ": completed trials are kept"
     return HeapfitError(f"cannot write to {folder}: {reason}; {remedy}")
 
 
@@ -536,4 +545,4 @@ def _command_from_here(study: Study) -> str:
     """Return the command that repeats `study`, whose paths count from where it was given."""
     if study.directory in ("", f"{Path.cwd()}"):
         return study.reproduce
-    return f"cd {shlex.quote(study.directory)} && {study.reproduce}"
+    return f"cd {shell_word(study.directory)} && {study.reproduce}"

@@ -138,8 +138,7 @@ def plan(
     )
     _check(study, missing)
     command = reproduce if isinstance(reproduce, str) else reproduce(study)
-    for each in (*command.split(), study.directory):
-        check_named(each)
+    check_named(study.directory)  # The command is text: see command_line.
     return study.model_copy(update={"plan": list(_trials(study)), "reproduce": command})
 
 

@@ -13,6 +13,7 @@ _ENDS_OF_PROGRAMS = (
     "SIGTERM",
     "SIGINT",
     "SIGHUP",
+    "daemon",  # the process ended, and another one goes on
     "not served",
 )
 # What tools write; of which recordings they made the file stands beside it.

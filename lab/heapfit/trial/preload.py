@@ -197,7 +197,7 @@ class PreloadWatch(Source):
         if self._seen:
             return
         processes = [process for _, process in ProcessTree(self._root).processes()]
-        held = [maps for maps in map(_read_maps, processes) if not _is_loading(maps)]
+        held = [maps for maps in map(_read_maps, processes) if not is_loading(maps)]
         if not held:  # The program has ended, or not yet begun.
             return
         self._seen = any(all(name in maps for name in self._names) for maps in held)
@@ -213,7 +213,7 @@ def _read_maps(process: int) -> bytes:
         return b""
 
 
-def _is_loading(maps: bytes) -> bool:
+def is_loading(maps: bytes) -> bool:
     """Tell whether a process has yet to map its libraries, of which preloaded ones come first.
 
     On a crowded machine the loader may have to wait. A program without a loader has all it needs.
