@@ -184,6 +184,27 @@ static void rest(void)
     }
 }
 
+/* 1 once the thread has made the calls of its start. A program may enter a sandbox that kills for opening files as soon as `free` has
+ * returned: so the starter waits, some tenths of a millisecond. */
+static _Atomic(uint32_t) settled;
+
+static void settle(void)
+{
+    /* Release: in await_settled the starter sees that the calls have been made. */
+    atomic_store_explicit(&settled, 1, memory_order_release);
+    platform_wake(&settled);
+}
+
+/* Not for ever: a sandbox that another thread has just entered may have ended the thread. Nor does one with a deadline wait for one
+ * that has none. */
+static void await_settled(void)
+{
+    enum { SLICES = 10, SLICE_US = 10000 };
+    if (platform_thread_is_real_time(0)) return;
+    for (int i = 0; i < SLICES && atomic_load_explicit(&settled, memory_order_acquire) == 0; i++)
+        platform_wait(&settled, 0, SLICE_US);
+}
+
 static void background_run(void *unused)
 {
     (void)unused;
@@ -192,17 +213,20 @@ static void background_run(void *unused)
     bool apart = platform_descriptors_own_all();
     /* It has what its starter had, which may be less than others have, or another network; whoever looks for a thread of it must not
      * find this one. Here and not before, for the sake of the files that are read. */
-    if (!platform_thread_is_like_first()) {
+    bool is_like_first = platform_thread_is_like_first();
+    bool is_confined = is_like_first && apart && platform_sandbox_watch_begin(&watch) && setting() != BACKGROUND_ON;
+    bool has_barrier = is_like_first && !is_confined && platform_barrier_prepare();
+    settle(); /* before the status changes: the next thread has a start of its own */
+    if (!is_like_first) {
         put_off(SENT_AWAY_REST_MS);
         status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
         status_change(BACKGROUND_LEAVING, BACKGROUND_ABSENT);
         return;
     }
-    if (apart && platform_sandbox_watch_begin(&watch) && setting() != BACKGROUND_ON) {
+    if (is_confined) {
         atomic_store_explicit(&heap_background_status, BACKGROUND_FORBIDDEN, memory_order_relaxed);
         return;
     }
-    bool has_barrier = platform_barrier_prepare();
     uint64_t busy_at = platform_clock_ms();
     for (;;) {
         enum resting resting = resting_heaps(has_barrier);
@@ -258,11 +282,15 @@ static void start_undisturbed(void *unused)
     }
     heap_watch_copies(); /* first: one that is made when the thread is there finds what it had in hand */
     atomic_store_explicit(&thread_number, 0, memory_order_relaxed);
+    atomic_store_explicit(&settled, 0, memory_order_relaxed); /* starting a thread orders it */
     bool diverted = thread_heap == &heap_diverted;
     heap_divert(false); /* what the C library allocates for the thread lives as long as that one */
     bool started = platform_thread_start("heapfit-reclaim", background_run, NULL, false);
     heap_divert(diverted);
-    if (started) return;
+    if (started) {
+        await_settled();
+        return;
+    }
     put_off(REFUSED_REST_MS);
     status_change(BACKGROUND_PRESENT, BACKGROUND_ABSENT);
 }

@@ -24,10 +24,11 @@ def test_the_background_thread_has_descriptors_of_its_own(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("when", ["filter", "filter-at-once"])
 def test_the_background_thread_leaves_a_process_whose_filter_kills_for_opening_files(
-    apart: Path, default_library: Path
+    apart: Path, default_library: Path, when: str
 ) -> None:
-    done = run(apart, "filter", preload=default_library)
+    done = run(apart, when, preload=default_library)
     if done.returncode == NO_FILTER:
         pytest.skip("here no filter can be installed")
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)

@@ -1,9 +1,11 @@
-/* What the background thread has to do with the program's descriptors and filters: apart descriptors|filter
+/* What the background thread has to do with the program's descriptors and filters: apart descriptors|filter|filter-at-once
  *
  * A program of two threads frees so much that the background thread comes. `descriptors` waits until that one has at most one file
  * open in a table of its own, while the program has many. `filter` then puts all threads behind a filter that kills for opening
- * files, and waits until the background thread has left. */
+ * files, and waits until the background thread has left. `filter-at-once` does so as soon as the call that started it has returned. */
 #include "system.h"
+
+#include <stdbool.h>
 
 enum { OBJECTS = 400, OBJECT_SIZE = 100 << 10, OPEN = 8, NO_FILTER = 77 };
 
@@ -76,18 +78,26 @@ static void confine(void)
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &filter) != 0) exit(NO_FILTER);
 }
 
-int main(int count, char **words)
+static bool has_company(void)
 {
     enum { FOLDERS_LINKS = 2, OWN_THREADS = 2 };
-    pthread_t other;
     struct stat tasks;
+    return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > FOLDERS_LINKS + OWN_THREADS;
+}
+
+int main(int count, char **words)
+{
+    const char *mode = count > 1 ? words[1] : "";
+    pthread_t other;
     for (int i = 0; i < OPEN; i++)
         if (dup(STDOUT_FILENO) < 0) return EXIT_FAILURE;
     if (pthread_create(&other, NULL, rest, NULL) != 0) return EXIT_FAILURE;
-    wait_until_apart();
-    if (count > 1 && strcmp(words[1], "filter") == 0) {
+    if (strcmp(mode, "filter-at-once") == 0)
+        while (!has_company()) burst();
+    else wait_until_apart();
+    if (strncmp(mode, "filter", strlen("filter")) == 0) {
         confine();
-        while (stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink > FOLDERS_LINKS + OWN_THREADS) sched_yield();
+        while (has_company()) sched_yield();
     }
     puts("done");
     return EXIT_SUCCESS;
