@@ -15,7 +15,7 @@ import pytest
 import yaml
 from conftest import Heapfit, assert_one_line, heapfit_command
 from heapfit import catalogue
-from heapfit.errors import UsageError
+from heapfit.errors import HeapfitError, UsageError
 from heapfit.fit import goal, look, search
 from heapfit.fit.candidates import candidates
 from heapfit.fit.facts import Facts
@@ -172,8 +172,8 @@ def test_hard_values_reach_every_file_whole(tmp_path: Path) -> None:
     deploy.write(chosen, deploy.Promise("", plain, memory=less), tmp_path / "deploy")
     assert _deployed(tmp_path / "deploy") == values
     alerts = (tmp_path / "deploy/alerts.yaml").read_text()
-    assert alerts.startswith("# The figure of memory is that of the trial: replace it if")
-    assert "Nothing: it is the C library's own" in (tmp_path / "deploy/README.txt").read_text()
+    assert alerts.startswith("# The figure of memory is of the trials: replace it if")
+    assert "Nothing: no library is preloaded." in (tmp_path / "deploy/README.txt").read_text()
 
 
 def test_two_commands_put_the_choice_into_use_and_take_it_back(tmp_path: Path) -> None:
@@ -217,6 +217,48 @@ def test_scripts_that_are_called_in_vain_say_why(tmp_path: Path) -> None:
             "remove.sh": "there is no /etc/systemd/system/no-such.service.d/zz-heapfit.conf",
         }
         assert (told.returncode, told.stderr) == (1, f"{script}: {lacks[name]}\n")
+
+
+@pytest.mark.parametrize(
+    ("own", "of_file", "said"),
+    [
+        ("", "", ""),
+        ("NOT_MALLOC_ARENA_MAX=4", "# MALLOC_ARENA_MAX=4\nOTHER=1\n", ""),
+        ('A=1 "MALLOC_ARENA_MAX=4"', "", "served sets MALLOC_ARENA_MAX itself, so it is left"),
+        ("A=1", "MALLOC_ARENA_MAX=4\n", "defaults sets MALLOC_ARENA_MAX and would override"),
+    ],
+)
+def test_a_service_that_sets_the_variable_itself_is_left_as_it_is(
+    tmp_path: Path, own: str, of_file: str, said: str
+) -> None:
+    """Its own LD_PRELOAD was lost, or the drop-in had no effect, without a word."""
+    from heapfit.fit import deploy
+
+    [glibc] = catalogue.resolve_allocators(["glibc"])
+    update = {"variant_of": glibc, "environment": {"MALLOC_ARENA_MAX": "2"}}
+    deploy.write(glibc.model_copy(update=update), deploy.Promise("", glibc), tmp_path / "deploy")
+    defaults = tmp_path / "defaults"
+    defaults.write_text(of_file)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    told = f"""case "$*" in
+        show*=Environment\\ *) echo '{own}' ;;
+        show*=EnvironmentFiles*) echo '{defaults} (ignore_errors=yes)' ;;
+    esac
+    """
+    for name, text in (("systemctl", told), ("install", f"touch '{tmp_path}/installed'")):
+        (tools / name).write_text(f"#!/bin/sh\n{text}")
+        (tools / name).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["sh", tmp_path / "deploy/install.sh", "served"],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, (tmp_path / "installed").exists()) == (
+        (1, False) if said else (0, True)
+    )
+    assert said in done.stderr
+    assert bool(done.stderr) == bool(said)
 
 
 def test_what_undoing_leaves_is_told_with_how_to_remove_it(tmp_path: Path) -> None:
@@ -276,6 +318,23 @@ def test_what_was_edited_stays_as_long_as_the_answer_does(tmp_path: Path) -> Non
     before = deploy.shell_line(environment)
     environment.write_text(f"{environment.read_text()}\n\nnote\n")
     assert deploy.shell_line(environment) == before
+
+
+def test_the_files_of_an_earlier_choice_are_not_taken_for_those_that_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    from heapfit.fit import deploy
+
+    glibc, heapfit = catalogue.resolve_allocators(["glibc", "heapfit"])
+    setting = glibc.model_copy(update={"variant_of": glibc, "environment": {"A": "1"}})
+    folder = tmp_path / "deploy"
+    deploy.write(setting, deploy.Promise("", glibc), folder)
+    gone = heapfit.model_copy(update={"library": tmp_path / "gone.so"})
+    with pytest.raises(HeapfitError):
+        deploy.write(gone, deploy.Promise("", glibc), folder)
+    assert not folder.exists()
+    [kept] = tmp_path.glob("earlier/*/deploy")
+    assert (kept / "heapfit.env").read_text() == "A=1\n"
 
 
 def test_what_a_library_loads_from_beside_it_is_deployed_with_it(tmp_path: Path) -> None:

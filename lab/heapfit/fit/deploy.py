@@ -40,7 +40,7 @@ _WEEKLY = 1.1
 
 @dataclass(frozen=True)
 class Memory:
-    """What resident memory may reach, by the upper end of the interval, and was with today's."""
+    """What resident memory may reach, by the interval and by each trial, and was with today's."""
 
     is_mean: bool  # over time; else its peak
     most: float
@@ -62,18 +62,28 @@ class Promise:
     time: str = ""  # a sentence on the program's time beside today's
     preloaded: str = ""  # what the workload preloads itself, the C library
 
+    @property
+    def replaces(self) -> bool:
+        """Whether the service's own LD_PRELOAD is known, so that its new value stands for it."""
+        return bool(self.preloaded or self.today.library)
+
 
 def promise(answer: Answer, summary: Summary, workload: Workload, evidence: str) -> Promise:
     """Return what `answer`, which has a choice, promises by the study that is summed up."""
     chosen = next(each for each in answer.standings if each.name == answer.choice)
     today = {e.metric: e.median for e in summary.estimates if e.allocator == answer.baseline}
+    reached = {e.metric: e.maximum for e in summary.estimates if e.allocator == answer.choice}
     is_mean = parse(answer.goal).is_of_mean
     memory, time = _of_process(chosen.mean if is_mean else chosen.memory), _of_process(chosen.time)
     found = f"{time.estimate:.3g} times the {TIMES[time.metric]}" if time else ""
     return Promise(
         evidence=evidence,
         today=summary.study.allocator(answer.baseline),
-        memory=Memory(is_mean, memory.high * today[memory.metric], today[memory.metric])
+        memory=Memory(
+            is_mean,
+            max(memory.high * today[memory.metric], reached[memory.metric]),
+            today[memory.metric],
+        )
         if memory and memory.high
         else None,
         time=f" heapfit fit found {found} before." if found else "",
@@ -91,15 +101,16 @@ def write(
     chosen: InstalledAllocator, of: Promise, folder: Path, *, is_new: bool = True
 ) -> list[Path]:
     """Write the files that put `chosen` in place of what there is into `folder`; return them. They
-    stay as they are if all are there and the choice is not `is_new`; what is replaced is kept."""
+    stay as they are if all are there and the choice is not `is_new`. What is replaced is kept; it
+    is moved away first, so that where no new files can be written none are taken for them."""
     variables = deployed(chosen, of.preloaded)
     if of.today.library and not chosen.library:
         variables.setdefault(VARIABLE, "")
     files = {
         "heapfit.env": _environment_file(variables, chosen),
         DROP_IN: _systemd(variables),
-        "install.sh": _script(_INSTALL, chosen),
-        "remove.sh": _script(_REMOVE, chosen),
+        "install.sh": _script(_INSTALL, variables, chosen, of),
+        "remove.sh": _script(_REMOVE, variables, chosen, of),
         "Dockerfile.part": _docker(variables, chosen),
         "compose.part.yaml": _compose(variables),
         "kubernetes.part.yaml": _kubernetes(variables),
@@ -112,6 +123,7 @@ def write(
     if not is_new and all((folder / each).exists() for each in names):
         return written
     unfinished = folder.with_name(f"{folder.name}.part")
+    move_away(folder)
     try:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
@@ -121,7 +133,6 @@ def write(
             (unfinished / name).chmod(0o755)
         for library in libraries:
             shutil.copyfile(library, unfinished / library.name)
-        move_away(folder)
         unfinished.rename(folder)
     except OSError as error:
         raise cannot_write(folder.parent, error) from error
@@ -261,13 +272,17 @@ def _quoted(value: str) -> str:
 
 
 def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promise) -> str:
-    version = (chosen.variant_of or chosen).version
+    if chosen.library or chosen.variant_of is None:
+        title = f"{chosen.title}, version {chosen.version}"
+    else:
+        title = f"The setting {' '.join(f'{k}={v}' for k, v in variables.items())}"
     names = join_words([each.name for each in _copied(chosen)])
     return _README.format(
-        title=f"{chosen.title}, version {version}",
+        title=title,
         evidence=of.evidence,
         needs=_needs(chosen),
         line=with_variables(variables, "PROGRAM"),
+        image="; an image must contain the library, too" if chosen.library else "",
         placed=f"puts the library and {DROP_IN} in their places"
         if _copied(chosen)
         else f"puts {DROP_IN} in its place",
@@ -283,7 +298,9 @@ def _readme(variables: Mapping[str, str], chosen: InstalledAllocator, of: Promis
     )
 
 
-def _script(text: str, chosen: InstalledAllocator) -> str:
+def _script(
+    text: str, variables: Mapping[str, str], chosen: InstalledAllocator, of: Promise
+) -> str:
     copied = _copied(chosen)
     return text.format(
         for_service=_FOR_SERVICE,
@@ -292,6 +309,8 @@ def _script(text: str, chosen: InstalledAllocator) -> str:
         libraries=shlex.join(each.name for each in copied),
         folder=_LOCAL,
         library=shlex.quote(copied[0].name if copied else ""),
+        variables=" ".join(variables),
+        replaced=" ".join(each for each in variables if each != VARIABLE or not of.replaces),
     )
 
 
@@ -314,6 +333,26 @@ if [ -z "${{DESTDIR:-}}" ] && ! systemctl cat "$service.service" >/dev/null 2>&1
     exit 1
 fi
 here=$(dirname "$0")
+# What the service sets itself would be lost, and what a file sets counts more than a drop-in.
+if [ -z "${{DESTDIR:-}}" ] && [ ! -e "$drop_in/{drop_in}" ]; then
+    for name in {replaced}; do
+        if systemctl show --property=Environment --value "$service.service" |
+            grep -Eq '(^|[ "])'"$name="; then
+            echo "$0: $service sets $name itself, so it is left as it is: remove that first." >&2
+            exit 1
+        fi
+    done
+    for name in {variables}; do
+        systemctl show --property=EnvironmentFiles --value "$service.service" |
+            sed 's/ (ignore_errors=[a-z]*)$//' |
+            while read -r file; do
+                if grep -qs "^ *$name=" "$file"; then
+                    echo "$0: $file sets $name and would override {drop_in}: remove it." >&2
+                    exit 1
+                fi
+            done
+    done
+fi
 package={package}
 if [ -n "$package" ] && [ -z "${{DESTDIR:-}}" ]; then
     apt-get install --yes "$package"
@@ -361,7 +400,8 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
     if takes_options(chosen):
         rule = _rule(
             "AllocatorNotInForce", 'absent(heapfit_up{command="PROGRAM"} == 1)', "10m",
-            "No process of PROGRAM answers heapfit export.",
+            "heapfit export reaches no process of PROGRAM. Check that PROGRAM runs, and that "
+            "HEAPFIT_OPTIONS and LD_PRELOAD are set for it.",
         )  # fmt: skip
         note = "      # With control:on in HEAPFIT_OPTIONS, and heapfit export beside PROGRAM:"
         rules.append("\n".join([note, *(f"      # {each[6:]}" for each in rule.splitlines())]))
@@ -371,10 +411,12 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
     now, before = (f"sum by (job) (rate({usage}{past}))" for past in ("", " offset 1w"))
     rules.append(
         _rule("TimeAboveLastWeek", f"{now} > {_WEEKLY:.3g} * {before}", "1h",
-              "All of SERVICE takes more processor time than a week ago. In its first week this "
-              f"compares with the time before the allocator was changed.{of.time}")
+              f"SERVICE uses over {percent(_WEEKLY - 1)} more processor time than a week ago. In "
+              "the first week after the allocator was changed, this compares it with the old "
+              "allocator. Look for other load or a new version; if there is none, run remove.sh."
+              f"{of.time}")
     )  # fmt: skip
-    trial = "# The figure of memory is that of the trial: replace it if SERVICE works on more data."
+    trial = "# The figure of memory is of the trials: replace it if SERVICE works on more data."
     head = [*([trial] if of.memory and of.memory.is_less else []),
             "# A file of Prometheus's rule_files. SERVICE is the job that it scrapes.", "groups:",
             "  - name: heapfit-fit", "    rules:"]  # fmt: skip
@@ -384,19 +426,24 @@ def _alerts(chosen: InstalledAllocator, of: Promise) -> str:
 def _memory_rule(memory: Memory) -> str:
     """The rule on resident memory; in its place a comment where today's allocator would keep it."""
     what, function = ("mean", "avg") if memory.is_mean else ("peak", "max")
+    most = bytes_text(round(memory.most))
     if not memory.is_less:
-        most, before = (bytes_text(round(each)) for each in (memory.most, memory.before))
         return (
-            f"      # No rule on memory: by the trials the {what} may be {most}, and was {before}\n"
-            "      # before, so that a rule could not tell the new allocator from the old one."
+            f"      # No rule on memory: the {what} may be {most} with the new allocator and was\n"
+            f"      # {bytes_text(round(memory.before))} with the old one: no limit separates them."
         )
-    return _rule(
+    note = (
+        f"      # {most}: the {what} of all processes of the program together, as in the trials.\n"
+        "      # process_resident_memory_bytes is of one: lower the figure if there are more.\n"
+    )
+    return note + _rule(
         "MemoryAbovePromise",
         f'{function}_over_time(process_resident_memory_bytes{{job="SERVICE"}}[1h])'
         f" > {math.ceil(memory.most)}",
         "1h",
-        f"The {what} resident memory of SERVICE was above what heapfit fit promised by what it "
-        "measured. If its work differs from what was measured, change the figure.",
+        f"The {what} of SERVICE's resident memory in an hour is above {most}, the most that "
+        "heapfit fit expects. If SERVICE works on more data than the trials did, raise the figure; "
+        "if not, heapfit why PID says what holds the memory.",
     )
 
 
@@ -420,7 +467,7 @@ _README = """\
 What it needs
   {needs}
 
-Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, too)
+Use it (SERVICE and PROGRAM stand for yours{image})
   a shell      {line}
   systemd      sudo sh install.sh SERVICE
                ({placed}, and restarts SERVICE)
@@ -431,7 +478,7 @@ Use it (SERVICE and PROGRAM stand for yours; an image must contain the library, 
   Kubernetes   kubectl patch deployment SERVICE --patch-file kubernetes.part.yaml
   here         {run}
 
-Check that it is loaded
+Check that it is in force
   {in_force}
 
 Watch it
@@ -467,15 +514,15 @@ def _watched(chosen: InstalledAllocator, of: Promise) -> list[str]:
 
 
 def _needs(chosen: InstalledAllocator) -> str:
-    place, has_setting = _place(chosen), chosen.variant_of is not None
+    place = _place(chosen)
     if chosen.library is None or place is None:
-        return f"Nothing: it is the C library's own malloc{', with a setting' * has_setting}."
+        return "Nothing: no library is preloaded."
     if package := _package(chosen):
         return f"The Debian package {package}: apt-get install {package}"
     if place == chosen.library:
         return f"The library {place}, as it is on the machine that chose it."
     names = " ".join(shell_word(each.name) for each in _copied(chosen))
-    line = f"The library, in its place: install -D -m 755 -t {shell_word(place.parent)} {names}"
+    line = f"The library: sudo install -D -m 755 -t {shell_word(place.parent)} {names}"
     if others := _to_be_there(chosen):
         line += f"\n  What it loads, or no program starts with it: {', '.join(others)}"
     return line
@@ -506,7 +553,11 @@ def _in_force(
     if today.library and not chosen.library:
         lines.append(f"grep -c {shell_word(today.library.name)} /proc/PID/maps    (0)")
     if chosen.library:
-        lines.append(f"grep -c {shell_word(chosen.library.name)} /proc/PID/maps    (more than 0)")
+        lines += [
+            f"grep -c {shell_word(chosen.library.name)} /proc/PID/maps    (more than 0)",
+            "ERROR: ld.so: object ... cannot be preloaded    (the program runs without the",
+            "library, which is not in its place or is for another architecture or C library)",
+        ]
     if own := [name for name in variables if name != VARIABLE]:
         lines.append(rf"tr '\0' '\n' < /proc/PID/environ | grep -E '{'|'.join(own)}'")
     if takes_options(chosen):
