@@ -506,11 +506,35 @@ def test_a_running_service_is_recorded_and_fitted(
             status = run_heapfit("ctl", str(pid), "record", "status", "--json")
         finally:
             os.kill(pid, signal.SIGTERM)
+    again = run_heapfit("fit", "--pid", str(pid), *TWO, *options, timeout_s=540)
+    assert "this goes on with the recording of" in again.stderr
+    assert again.stdout == result.stdout
     assert result.returncode in (0, 3), result.stderr
     assert json.loads(result.stdout)["answer"]["is_replay"]
     assert (out / "recording.hft").stat().st_size > 0
     assert not json.loads(status.stdout)["recording"]
     assert not list(tmp_path.glob("*.hft*"))  # nothing beside the folder of the fit
+
+
+def test_a_recording_of_nothing_is_made_again(
+    run_heapfit: Heapfit, clean_environment: dict[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    sleeps = "import os, time; print(os.getpid(), flush=True); time.sleep(99)"
+    later = ["record", "--later", "-o", tmp_path / "%p.hft"]
+    idle = heapfit_command(*later, "--", sys.executable, "-c", sleeps)
+    with subprocess.Popen(idle, env=clean_environment, stdout=subprocess.PIPE, text=True) as top:
+        assert top.stdout is not None
+        pid = int(top.stdout.readline())
+        try:
+            for _ in range(2):
+                told = run_heapfit("fit", "--pid", str(pid), *TWO, "--time", "10s", "--out", out)
+                assert told.returncode == 4
+                assert f"recording process {pid}" in told.stderr
+                assert "did too little meanwhile: there is no allocation" in told.stderr
+        finally:
+            os.kill(pid, signal.SIGTERM)
+    assert not (out / "recording.hft").exists()
 
 
 def test_a_workload_that_puts_the_c_library_first_is_fitted(

@@ -40,7 +40,7 @@ from heapfit.cli.provide import (
     with_baseline,
 )
 from heapfit.doctor import examine, examine_objects, examine_program
-from heapfit.errors import AnotherStudy, UsageError
+from heapfit.errors import AnotherStudy, HeapfitError, UsageError
 from heapfit.files import RECORDING_SUFFIX, check_folder, check_name
 from heapfit.host import proc
 from heapfit.host.machine import inherited_settings
@@ -250,6 +250,15 @@ def _recorded(pid: int, folder: Path, request: Request, time_s: float) -> Path:
         for_s = running.seconds(time_s)
         say(f"recording process {pid} for {duration(for_s)}; it should be doing its usual work")
         running.record(recorder, trace, for_s)
+        try:
+            plan_of(trace)
+        except HeapfitError as error:
+            trace.unlink(missing_ok=True)
+            why = str(error).removeprefix(f"{trace}: ")
+            raise HeapfitError(
+                f"process {pid} did too little meanwhile: {why}. Repeat this while it does its "
+                "usual work, or record for longer with more --time"
+            ) from error
     else:
         made = running.recorded_on(trace)
         say(f"this goes on with the recording of {made}; for a new one, use another --out")
@@ -426,7 +435,6 @@ class _Fit:
         self, found: list[Candidate], facts: Facts, room: int
     ) -> tuple[list[Candidate], Mapping[str, str]]:
         """Put in order by a replay what there is no time for, with what it tells of each."""
-        from heapfit.errors import HeapfitError
         from heapfit.fit import foretold
 
         judged = foretold.contenders(found, room)

@@ -23,7 +23,12 @@ class Request(Record):
 
     command: str  # the command line that repeats it, but for where
     goal: str
-    process_began: int = 0  # of one that is running: a later one may have its number
+    process_began: int = 0  # of a process, which a later one may share its number with; 0: ended
+
+    def is_of(self, kept: Request) -> bool:
+        """Whether `kept` asked for the same: an ended process is the one that it was of."""
+        began = self.process_began or kept.process_began
+        return self.model_copy(update={"process_began": began}) == kept
 
 
 class Considered(Record):
@@ -62,7 +67,7 @@ def load(folder: Path, request: Request) -> State:
         found = State.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise UsageError(f"{path} cannot be read by this version; use another --out") from error
-    if found.request != request:
+    if not request.is_of(found.request):
         raise UsageError(
             f"{folder} holds another request: {found.request.command}; repeat that, or use "
             "another --out"
