@@ -387,7 +387,7 @@ def test_a_command_that_is_printed_quotes_the_names_in_it(
         (["run", "--allocator", "./a b.so", "--", "true"], "write 'mine=./a b.so'"),
         (["run", "--", "./a b"], "chmod +x './a b'"),
         (["compare", "./a b"], "heapfit compare -- './a b'"),
-        (["workloads", "new", "-o", "a b.toml", "--", "true"], "heapfit compare 'a b.toml'"),
+        (["workloads", "new", "-o", "a b.toml", "--", "true"], "heapfit fit 'a b.toml'"),
         (["profile", "a b.hft"], "heapfit profile 'a b.hft' --all"),
     ):
         done = run_heapfit(*words, folder=tmp_path)

@@ -15,7 +15,10 @@ def test_a_workload_is_written_for_a_command(run_heapfit: Heapfit, tmp_path: Pat
     command = ["workloads", "new", "--", "sh", "-c", 'echo "a b"; exit 0']
     written = run_heapfit(*command, folder=tmp_path)
     assert written.returncode == 0, written.stderr
-    assert "heapfit compare sh.toml" in written.stdout
+    assert "heapfit fit sh.toml" in written.stdout
+    printed = run_heapfit(*command[:2], "-o", "-", *command[2:], folder=tmp_path)
+    assert printed.stdout == (tmp_path / "sh.toml").read_text()
+    assert not (tmp_path / "-").exists()
     quick = ("--allocators", "glibc,heapfit", "--replicates", "1", "--cores", "1")
     compared = run_heapfit("compare", "sh.toml", *quick, folder=tmp_path)
     assert compared.returncode == 0, compared.stderr

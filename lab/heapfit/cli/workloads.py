@@ -127,7 +127,13 @@ def new(
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: PROGRAM.toml")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Default: PROGRAM.toml. `-`: print it.",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -148,15 +154,21 @@ def new(
     check_startable(command[0])
     check_text(command)
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(command[0]).name).strip("-") or "program"
+    text = _toml(name, command, port, time_s)
+    if str(output) == "-":
+        if as_json:
+            raise UsageError("--json describes a file that was written; leave it out, or -o -")
+        results.file.write(text)
+        return
     path = output or Path(f"{name}.toml")
     check_new(path)
-    write_text(path, _toml(name, command, port, time_s), "choose another place with -o")
+    write_text(path, text, "choose another place with -o")
     if as_json:
         print_json(_described(catalogue.resolve_workload(str(path.absolute()))))
         return
     todo = "put the load that drives the server into its [run], then run" if port else "run"
-    line = f"compare {shell_word(path)}" if for_ is None else f"fit --goal mean {shell_word(path)}"
-    results.print(f"wrote {path}; {todo}: heapfit {line}", soft_wrap=True)
+    goal = "" if for_ is None else "--goal mean "
+    results.print(f"wrote {path}; {todo}: heapfit fit {goal}{shell_word(path)}", soft_wrap=True)
 
 
 # Beyond what a trial takes, until it is given up.
@@ -186,7 +198,8 @@ def _toml(name: str, command: list[str], port: int | None, time_s: float | None)
             f"command = {_written(words)}",
             f'ready = "tcp:{"{port}" if words != command else port}"',
             "",
-            "# The load that drives the server, and is timed: replace it with your own.",
+            "# The load that drives the server, and is timed. One request is too little: put wrk, oha",
+            "# or a script of your own in its place, with as many requests as take some seconds.",
             "[run]",
             f"command = {_written(client if words != command else _at(client, port))}",
         ]
