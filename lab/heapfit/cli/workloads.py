@@ -198,8 +198,8 @@ def _toml(name: str, command: list[str], port: int | None, time_s: float | None)
             f"command = {_written(words)}",
             f'ready = "tcp:{"{port}" if words != command else port}"',
             "",
-            "# The load that drives the server, and is timed. One request is too little: put wrk or",
-            "# a script of your own in its place, with as many requests as take some seconds.",
+            "# The load that drives the server, and is timed. One request is too little: put wrk",
+            "# or a script of your own in its place, with as many requests as take some seconds.",
             "[run]",
             f"command = {_written(client if words != command else _at(client, port))}",
         ]
