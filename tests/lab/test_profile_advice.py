@@ -629,6 +629,24 @@ def test_a_leak_is_told_though_the_rest_is_freed_as_the_program_ends(tmp_path: P
     assert "leak" not in found["peak"].sentence
 
 
+def test_who_grows_fastest_is_named_first(tmp_path: Path) -> None:
+    """A cache that had filled stood before the leak."""
+    steps = 4000
+    cache = [Block(4096, 1000 * at, site=2) for at in range(steps) if at < steps // 2 or at % 2]
+    cache += [Block(4096, 1000 * at, site=2) for at in range(0, steps, 4)]
+    leak = [Block(4096, 1000 * at, site=1) for at in range(steps) if at % 8]
+    blocks = sorted([*cache, *leak], key=lambda each: each.born_ns)
+    for sizes, first in (((4096, 4096), "leak"), ((8192, 4096), "fill")):
+        of_site = dict(zip((2, 1), sizes, strict=True))
+        sized = [replace(each, size=of_site[each.site]) for each in blocks]
+        profile = profile_of(
+            tmp_path / first, program(sized, SiteRow(1, "leak"), SiteRow(2, "fill"))
+        )
+        holders = {each.name: each.amount.bytes for each in profile.leaks.functions}
+        assert holders["fill"] > holders["leak"]
+        assert advice(profile)["end"].sentence.startswith(f"{first} still holds")
+
+
 def test_fit_says_where_the_program_itself_grows(tmp_path: Path) -> None:
     """It tuned the allocator of a program that does nothing but leak, without a word on that."""
     grows = profile_of(tmp_path / "grows", program(lasting(4000), SiteRow(1, "leak")))

@@ -559,10 +559,10 @@ def _replaces_others(holder: Holder, profile: Profile) -> bool:
 
 
 def _growers(holders: Iterable[Holder], least: float = 0.0) -> list[Holder]:
-    """Return the holders that have gained as the program worked and have `least` bytes, those with
-    most first."""
+    """Return the holders that have gained as the program worked and have `least` bytes, those that
+    gained most late first: a large cache grows slower than a leak."""
     growing = [each for each in holders if each.name != UNKNOWN and _is_growing(each, least)]
-    return sorted(growing, key=lambda each: -each.amount.bytes)
+    return sorted(growing, key=lambda each: (-_gained_late(each), -each.amount.bytes))
 
 
 def _is_growing(holder: Holder, least: float) -> bool:
