@@ -11,7 +11,7 @@
 Each program's result goes into docs/results/fit.json as soon as it is there; what is there is not
 measured again, so that an interrupted part goes on. `--only NAME` takes one program. The studies
 stay in heapfit-results/benchmark-fit, where `heapfit report` opens them; to measure anew, move that
-folder and the file away. `scripts/update-docs fit` then writes the table of docs/fit.md.
+folder and the file away. `scripts/update-docs verdict` then writes the table of docs/method.md.
 
 Run it on a quiet machine, after `cmake --build --preset release`, with the allocators and the
 workloads installed. On two cores: gains and time some four hours each, promises two, false half an

@@ -307,7 +307,6 @@ def test_tables_and_examples_are_made_from_the_results_that_are_kept(
         update_docs.MUSL_PAGE: {"musl": update_docs.musl_table},
         update_docs.SECURITY: update_docs.ATTACK_BLOCKS,
         update_docs.ACCOUNT: update_docs.ACCOUNT_BLOCKS,
-        update_docs.FIT: {"fit reached": update_docs.fit_table},
         update_docs.SUITES: update_docs.SUITES_BLOCKS,
         **update_docs.core_blocks(),
     }

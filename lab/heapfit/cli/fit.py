@@ -534,7 +534,7 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
         print_json({"time_s": time_s, "steps": steps, "facts": facts, "candidates": considered})
         return
     most_s = time_s / search.FEWEST_RUNS
-    results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
+    results.print(f"In {duration(time_s)}, of which one run may take {duration(most_s)} at most:")
     for step in steps:
         results.print(f"  {step}")
     results.print("\nThe look decides which of these apply.")
