@@ -49,7 +49,7 @@ packages:
 
 packages-all: packages
 	@scripts/apt-install clang-16 libclang-rt-16-dev g++-aarch64-linux-gnu gcc-aarch64-linux-gnu qemu-user musl-dev musl-tools \
-	  cargo-web $$($(PYTHON) scripts/test-packages)
+	  cargo-web docker-compose prometheus systemd $$($(PYTHON) scripts/test-packages)
 
 requirements:
 	@$(MAKE) --no-print-directory --quiet PYTHON=$(PYTHON) $(VENV)/.requirements-test
