@@ -531,7 +531,7 @@ def test_a_recording_of_nothing_is_made_again(
                 told = run_heapfit("fit", "--pid", str(pid), *TWO, "--time", "10s", "--out", out)
                 assert told.returncode == 4
                 assert f"recording process {pid}" in told.stderr
-                assert "did too little meanwhile: there is no allocation" in told.stderr
+                assert "is of no use: there is no allocation" in told.stderr
         finally:
             os.kill(pid, signal.SIGTERM)
     assert not (out / "recording.hft").exists()
@@ -567,3 +567,23 @@ def test_a_workload_that_puts_the_c_library_first_is_fitted(
     mixed_run = redis.run.model_copy(update={"environment": mixed})
     with pytest.raises(UsageError, match="the workload sets LD_PRELOAD"):
         look.refuse(redis.model_copy(update={"run": mixed_run}))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        (None, "if huge pages are on"),
+        (0.0, "huge pages: never"),
+        (1.0, "Seen: huge pages: on request (madvise)"),
+    ],
+)
+def test_what_is_not_known_of_huge_pages_is_no_reason_against_them(
+    mode: float | None, reason: str
+) -> None:
+    """Where the kernel did not say, it was told that it gives none."""
+    [glibc] = catalogue.resolve_allocators(["glibc"])
+    facts = Facts(cores=2, python=0, huge_pages=mode, peak_rss_bytes=2**30)
+    found = {each.name: each for each in candidates([glibc], "glibc", facts, goal.parse("time"))}
+    asks = found["glibc+huge-pages"]
+    assert asks.tried == (mode != 0)
+    assert reason in asks.reason

@@ -256,8 +256,8 @@ def _recorded(pid: int, folder: Path, request: Request, time_s: float) -> Path:
             trace.unlink(missing_ok=True)
             why = str(error).removeprefix(f"{trace}: ")
             raise HeapfitError(
-                f"process {pid} did too little meanwhile: {why}. Repeat this while it does its "
-                "usual work, or record for longer with more --time"
+                f"the recording of process {pid} is of no use: {why}. Repeat this while it does "
+                "its usual work, or record for longer with more --time"
             ) from error
     else:
         made = running.recorded_on(trace)
@@ -534,7 +534,7 @@ def _explain(facts: Facts, found: list[Candidate], time_s: float, *, as_json: bo
         print_json({"time_s": time_s, "steps": steps, "facts": facts, "candidates": considered})
         return
     most_s = time_s / search.FEWEST_RUNS
-    results.print(f"In {duration(time_s)}, of which one run may take {duration(most_s)} at most:")
+    results.print(f"In {duration(time_s)}, of which one run may take {most_s:.1f} s at most:")
     for step in steps:
         results.print(f"  {step}")
     results.print("\nThe look decides which of these apply.")

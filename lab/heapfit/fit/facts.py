@@ -33,7 +33,7 @@ class Facts(Record):
     # How its interpreter keeps objects where no malloc is called, so that no recording has them.
     hidden: str = ""
     grows: str = ""  # who holds more and more, so that it is the program that needs mending
-    huge_pages: float  # 0: never, 1: where they are asked for, 2: always
+    huge_pages: float | None  # 0: never, 1: where they are asked for, 2: always
     wall_s: float | None = None
     processor_share: float | None = None  # processor time of wall time
     faults_per_s: float | None = None  # minor page faults, but for the first of each page
@@ -152,6 +152,8 @@ def asked(condition: str) -> str:
     name, sign, bound = _parsed(condition)
     if name == "processor_share":
         return "the program sleeps"
+    if name == "huge_pages":
+        return "huge pages: always" if bound > 1 else "huge pages are on"
     return f"{_LABELS[name]} {sign} {shown(name, bound)}"
 
 

@@ -133,8 +133,8 @@ def _of_program(facts: Facts, program: Path | None, environment: Mapping[str, st
     return facts.model_copy(update={**told, "hidden": hidden.keeps if hidden else ""})
 
 
-def _huge_pages() -> float:
-    return _HUGE_PAGES.get(machine.describe().huge_pages or "", 0.0)
+def _huge_pages() -> float | None:
+    return _HUGE_PAGES.get(machine.describe().huge_pages or "")
 
 
 def _program(workload: Workload) -> Path | None:
